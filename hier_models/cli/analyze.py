@@ -115,7 +115,9 @@ def analyze(
         report = CopyingReport(rule, language=language, shown=shown)
     ordered = {name: summaries[name] for name in names}
     for number, (identifier, document) in enumerate(tqdm(documents, desc="Comparing", disable=None)):
-        report.add(document, {name: texts[number] for name, texts in ordered.items()}, identifier)
+        references = documents.references
+        texts_of_it = {name: texts[number] for name, texts in ordered.items()}
+        report.add(document, texts_of_it, identifier, references[number] if references else None)
     for save, name in zip(
         (report.save_json, report.save_copies, report.save_png, report.save_html), REPORT_FILES, strict=True
     ):

@@ -23,6 +23,7 @@ PAGE_STARTS, LEFT_OUT = (
     "page_starts",
     "left_out",
 )  # as in `hier_models.data.record_readers`, which takes torch to import
+QUERY = "query"  # what the summary of a record is to answer
 PHRASES = "phrases"  # what a record may name to be highlighted in its document
 STDIN = "-"
 STDIN_NAME = "standard input"
@@ -43,7 +44,7 @@ class Documents:
     _files: dict[Path, Any] = field(default_factory=dict)  # documents that were read; a long PDF takes a while
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        """Yield {"id": …, one of KINDS, and perhaps PHRASES and PAGE_STARTS}."""
+        """Yield {"id": …, one of KINDS, and perhaps QUERY, PHRASES and PAGE_STARTS}."""
         seen: Counter[str] = Counter()
         self.dropped_turns = 0
         self.left_out.clear()
@@ -78,9 +79,10 @@ class Documents:
 
         report = LoadReport()
         columns: Any = {"text_column": self.text_column, "summary_column": "", "phrases_column": self.phrases_column}
+        columns["query_column"] = None  # recognized by its name
         bad: Any = {"bad_lines": "stop" if self.set_aside is None else "set_aside", "set_aside_file": self.set_aside}
         for number, row in enumerate(load_documents(path, **columns, **bad, streaming=True, report=report), start=1):
-            document = {name: row[name] for name in (*KINDS, PHRASES, PAGE_STARTS) if row.get(name) is not None}
+            document = {name: row[name] for name in (*KINDS, QUERY, PHRASES, PAGE_STARTS) if row.get(name) is not None}
             self.left_out.update(row.get(LEFT_OUT) or {})
             yield number + report.set_aside, str(row.get("id") or ""), document
         self.set_aside_count = report.set_aside

@@ -11,6 +11,7 @@ import typer
 from ..checkpoints import MINI_NAME, resolve_checkpoint
 from ..families import FAMILIES
 from . import loading, options
+from .documents import QUERY
 from .errors import MistakeError, check_not_the_data, check_parent, given, mistakes, say
 from .extractive import check_options, is_extractive, load_extractive
 from .options import Dtype, InputsFirst, command
@@ -135,7 +136,7 @@ def evaluate(
         from ..data import LoadReport, load_documents
 
         report = LoadReport()
-        columns |= {"text_column": text_column, "phrases_column": phrases_column}
+        columns |= {"text_column": text_column, "phrases_column": phrases_column, "query_column": None}
         reading: dict[str, Any] = {"several_references": several_references, "digits": digits, "report": report}
         documents = load_documents(where, **columns, **reading, **found)
         if "summary" not in documents.column_names:
@@ -149,6 +150,8 @@ def evaluate(
         else:
             pipe = loading.load_pipeline(model, device, dtype, importance_tagger=importance_tagger)
             loading.check_highlights(pipe, phrases_column)
+            if not pipe._task_params().get("reads_query"):
+                documents = documents.remove_columns(QUERY)
             generation |= loading.length_setting(pipe, length)
             from ..training import run_evaluation
             from ..training.evaluation import write_json

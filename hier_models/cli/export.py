@@ -22,16 +22,24 @@ def export(
     push: Annotated[str | None, typer.Option(metavar="REPO")] = None,
     private: Annotated[bool, typer.Option("--private")] = False,
     onnx: Annotated[Path | None, typer.Option(metavar="FOLDER")] = None,
+    int8: Annotated[bool, typer.Option("--int8")] = False,
+    page: Annotated[Path | None, typer.Option(metavar="FOLDER")] = None,
+    onnxruntime_web: Annotated[Path | None, typer.Option(metavar="FOLDER")] = None,
 ) -> None:
     """Write a checkpoint with its code, and push it."""
-    if folder is None and push is None and onnx is None:
-        raise MistakeError("export: give a FOLDER to write to, or --push REPO, or --onnx FOLDER")
-    if private and push is None:
-        raise MistakeError("--private goes with --push")
+    if folder is None and push is None and onnx is None and page is None:
+        raise MistakeError("export: give a FOLDER to write to, or --push REPO, --onnx FOLDER or --page FOLDER")
+    for option, given, of, there in (
+        ("--private", private, "--push", push),
+        ("--int8", int8, "--onnx (a page is always in int8)", onnx),
+        ("--onnxruntime-web", onnxruntime_web, "--page", page),
+    ):
+        if given and there is None:
+            raise MistakeError(f"{option} goes with {of}")
     details = None if card is None else _read_card(card)
     check_checkpoint(model)
-    model = resolve_checkpoint(model)
-    for name, target in (("FOLDER", folder), ("--onnx", onnx)):
+    called, model = model, resolve_checkpoint(model)
+    for name, target in (("FOLDER", folder), ("--onnx", onnx), ("--page", page)):
         if target is not None and target.resolve() == Path(model).expanduser().resolve():
             raise MistakeError(f"{name}: {target} is the checkpoint itself; give another folder")
     loaded, processor = _load(model)
@@ -41,7 +49,13 @@ def export(
         from ..hub.onnx_export import export_onnx
 
         with mistakes("--onnx", ImportError, ValueError, FileExistsError, NotADirectoryError):
-            say(f"Written: {export_onnx(loaded, processor, onnx)}")
+            say(f"Written: {export_onnx(loaded, processor, onnx, int8=int8)}")
+    if page is not None:
+        from ..hub.browser_page import export_page
+
+        with mistakes("--page", ImportError, ValueError, FileNotFoundError, FileExistsError, NotADirectoryError):
+            export_page(loaded, processor, page, name=Path(called).name, onnxruntime_web=onnxruntime_web)
+        say(f"Written: {page}. Serve it from any web server, such as: python -m http.server -d {page}")
     if folder is not None:
         say(f"Written: {hub.export(loaded, processor, folder, card=details)}")
     if push is not None:

@@ -125,7 +125,8 @@ def _is_model(name: str, alone: bool) -> bool:
     return not alone and name.isascii() and is_hub_id(name) and not re.search(r"\.[a-z]\w*$", name)
 
 
-Dtype = StrEnum("Dtype", ["auto", "float32", "bfloat16", "float16"])  # number formats of weights and computation
+# Number formats of weights and computation.
+Dtype = StrEnum("Dtype", ["auto", "float32", "bfloat16", "float16", "int8"])
 Length = StrEnum("Length", ["line", "short", "long"])  # of a summary, for models that were trained to be told so
 Model = Annotated[str, typer.Option("--model", "-m", metavar="MODEL")]
 RequiredModel = Annotated[str | None, typer.Option("--model", "-m", metavar="MODEL")]  # not every model can do it
@@ -147,6 +148,7 @@ NumBeams = Annotated[int | None, typer.Option(min=1, metavar="N")]
 Set = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE")]
 MaxSourceLength = Annotated[int | None, typer.Option(min=1, metavar="TOKENS")]
 ImportanceTagger = Annotated[str | None, typer.Option(metavar="MODEL")]
+Query = Annotated[str | None, typer.Option(metavar="TEXT")]
 Phrase = Annotated[list[str] | None, typer.Option("--phrase", metavar="TEXT[=VALUE]")]
 PhrasesColumn = Annotated[str | None, typer.Option(metavar="NAME")]
 MaxWords = Annotated[int | None, typer.Option(min=1, metavar="N")]

@@ -20,6 +20,7 @@ from .reporting import tokens_were
 
 # Options that a summarizer without a model has no use for.
 OF_GENERATION = ("length", "max_length", "min_length", "num_beams", "settings", "max_source_length")
+OF_READING = ("cut", "phrase", "phrases_column", "show_phrases", "mark_copied")  # what leaves no choice to a query
 OF_OUTPUT = ("show_phrases", "sources", "cut", "mark_copied")
 
 
@@ -40,6 +41,7 @@ def summarize(
     cut: Annotated[bool, typer.Option("--cut")] = False,
     batch_size: options.BatchSize = 1,
     text_column: options.TextColumn = None,
+    query: options.Query = None,
     set_aside: options.SetAside = None,
     importance_tagger: options.ImportanceTagger = None,
     phrase: options.Phrase = None,
@@ -57,9 +59,13 @@ def summarize(
     """Summarize documents."""
     check_options(
         model,
-        given("book", *OF_GENERATION, "importance_tagger", "phrase", "phrases_column", *OF_OUTPUT),
+        given("book", *OF_GENERATION, "query", "importance_tagger", "phrase", "phrases_column", *OF_OUTPUT),
         given("max_words", "max_sentences", "language"),
     )
+    if query is not None and (others := given(*OF_READING)):
+        raise MistakeError(f"--query chooses what is read of a document; leave it out, or {others[0]}")
+    if query is not None and not query.strip():
+        raise MistakeError("--query is empty; ask a question, or leave it out")
     phrases = read_phrases(phrase)
     loading: dict[str, Any] = {"device": device, "dtype": dtype, "importance_tagger": importance_tagger}
     writing: dict[str, Any] = {"output": output, "as_json": as_json, "batch_size": batch_size}
@@ -67,7 +73,7 @@ def summarize(
     if show_phrases and not as_json and (output is None or output.suffix.lower() not in (".jsonl", ".ndjson")):
         raise MistakeError("--show-phrases: only JSON has a place for them; give --json, or an --output in .jsonl")
     if book is not None:
-        unused = given("text_column", "set_aside", "ray", "phrase", "phrases_column", *OF_OUTPUT)
+        unused = given("text_column", "query", "set_aside", "ray", "phrase", "phrases_column", *OF_OUTPUT)
         if inputs or unused:
             other = f"INPUT {inputs[0]!r}" if inputs else unused[0]
             raise MistakeError(f"--book is summarized alone; leave out {other}")
@@ -91,7 +97,7 @@ def summarize(
             generation_settings(max_length, min_length, num_beams, settings)
             | given_only(max_source_length=max_source_length, length=length, truncation=cut or None)
             | given_only(max_words=max_words, max_sentences=max_sentences, language=language)
-            | given_only(phrases=phrases, return_phrases=show_phrases or None)
+            | given_only(query=query, phrases=phrases, return_phrases=show_phrases or None)
             | given_only(return_copied=mark_copied or None, return_sources=sources or None)
         ),
         **reading,
@@ -108,10 +114,12 @@ def summarize(
             say(f"{what}: {number}.")
     if without := sum(count.get("without_phrases", 0) for count in counts):
         say(f"Nothing is highlighted in {without} of {documents} documents: no key phrases.")
+    omitted = ("the model takes", "the rest; --cut cuts at the end instead")
+    than, like = omitted if query is None else ("what is read for a query", "it")
     for name, what in (
-        ("num_omitted_tokens", "{} left out, those least like the rest; --cut cuts at the end instead"),
-        ("num_truncated_tokens", "{} cut at the end"),
+        ("num_omitted_tokens", f"{than}: {{}} left out, those least like {like}"),
+        ("num_truncated_tokens", "the model takes: {} cut at the end"),
     ):
         if found := [count[name] for count in counts if count.get(name)]:
             which = f"{len(found)} of {documents} documents were" if documents > 1 else "The document was"
-            say(f"{which} longer than the model takes: {what.format(tokens_were(sum(found)))}.")
+            say(f"{which} longer than {what.format(tokens_were(sum(found)))}.")

@@ -53,6 +53,8 @@ FILLER_WORDS = "_filler_words"
 DROPPED_TURNS = "_dropped_turns"
 COUNTS = (FILLER_WORDS, DROPPED_TURNS)
 
+# What the summary of a document is to answer.
+QUERY = "query"
 # Several summaries of one document, the first of which is `summary`.
 REFERENCES = "references"
 # Columns in which digits are replaced.
@@ -104,6 +106,7 @@ class Columns:
     phrases: str | None = None  # name of the column with the user's own phrases, or None
     several_references: bool = False  # whether what the summary's column holds are several summaries
     digits: str | None = None  # what every digit becomes, or None
+    query: str | None = None  # name of the column with what the summary is to answer, or None
     from_files: bool = False  # whether each document has a file of its own, of which it is known what was left out
 
     @property
@@ -121,7 +124,7 @@ class Columns:
         """Column -> feature of the datasets library."""
         kinds = {"text": TEXT, "turns": List({"role": TEXT, "content": TEXT})}
         features: dict[str, Any] = {self.kind: kinds.get(self.kind, List(TEXT))}
-        named = {"summary": self.summary, "id": self.id}
+        named = {"summary": self.summary, "id": self.id, QUERY: self.query}
         features |= {name: TEXT for name, column in named.items() if column is not None}
         if self.phrases is not None:
             features[PHRASES] = FEATURE
@@ -145,6 +148,8 @@ class Columns:
         elif self.summary is not None:
             document["summary"] = _summary(self.summary, row[self.summary])
         document |= get_id(row, self.id)
+        if self.query is not None:
+            document[QUERY] = _query(self.query, row.get(self.query))
         if self.from_files:
             left_out = row.get(LEFT_OUT) or {}
             document[LEFT_OUT] = {name: left_out.get(name, 0) for name in COUNTED}
@@ -218,10 +223,12 @@ def resolve_columns(
     phrases_column: str | None = None,
     several_references: bool = False,
     digits: str | None = None,
+    query_column: str | None = "",
 ) -> Columns:
     """Decide which columns hold the source and the summary."""
     names = list(row)
     given = {"text_column": text_column, "summary_column": summary_column, "phrases_column": phrases_column}
+    given["query_column"] = query_column
     for argument, name in given.items():
         check_column(argument, name, names)
     if text_column and text_column == summary_column:
@@ -254,7 +261,9 @@ def resolve_columns(
             "column %r holds lists: read as the sentences of one summary and joined (%s)", summary_column, wanted
         )
     kind = source_kind or _kind_of(text_column, row[text_column])
-    settings = (fillers, phrases_column, several_references, digits, is_from_file(row))
+    if query_column is None and QUERY not in (text_column, summary_column):
+        query_column = QUERY  # also where only later records have it
+    settings = (fillers, phrases_column, several_references, digits, query_column or None, is_from_file(row))
     return Columns(text_column, kind, summary_column or None, find_id(row), *settings)
 
 
@@ -405,6 +414,12 @@ def _summary(name: str, value: Any) -> str:
     if not isinstance(value, str):
         raise wrong_type(name, value, "a string, or a list of strings that are the sentences of one summary")
     return not_blank(name, well_formed(name, value), "the summary")
+
+
+def _query(name: str, value: Any) -> str | None:
+    if value is not None and not isinstance(value, str):
+        raise wrong_type(name, value, "a string, or null where nothing is asked")
+    return well_formed(name, value) if value and value.strip() else None
 
 
 def _references(name: str, value: Any) -> list[str]:

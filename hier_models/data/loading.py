@@ -80,6 +80,7 @@ def load_documents(
     phrases_column: str | None = None,
     several_references: bool = False,
     digits: str | None = None,
+    query_column: str | None = "",
     **options: Unpack[LoadOptions],
 ) -> Dataset | IterableDataset:
     """Load documents, and their summaries if there are any.
@@ -119,6 +120,8 @@ def load_documents(
             metrics count the best.
         digits: What every digit of sources and summaries becomes, such as "#", as a word-level tokenizer writes them;
             None leaves them as they are.
+        query_column: The column with what each summary is to answer, which becomes `query` (None where a record has
+            none, or a blank one); None for `query`, if it is there, "" for none.
         **options: `split`: which part to load. On the Hub the split; in a folder the files whose name or subfolder
             says so (train, validation, valid, val, dev, test); otherwise the records whose column `split` says so.
             None loads everything, and refuses a folder or a Hub dataset that has several splits.
@@ -152,6 +155,7 @@ def load_documents(
         phrases_column=phrases_column,
         several_references=several_references,
         digits=digits,
+        query_column=query_column,
     )
     report = options["report"] = options.get("report") or LoadReport()
     rows = load_rows(source, resolve, **options)

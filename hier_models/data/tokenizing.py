@@ -10,8 +10,9 @@ from datasets.fingerprint import Hasher
 from transformers import PreTrainedTokenizerBase, ProcessorMixin
 
 from ..pipelines.importance_tagger_hier import ImportanceTagger, Span
+from ..pipelines.long_documents_hier import with_query
 from .cache_fingerprint import Versioned
-from .columns import KINDS, Kind
+from .columns import KINDS, QUERY, Kind
 from .importance import check_importance_language, oracle_spans
 from .phrase_columns import PHRASES
 from .shared_counts import Counting, SharedCounts
@@ -111,6 +112,10 @@ class _Tokenization:
     importance: Importance | None = None
 
     def __call__(self, batch: dict[str, list[Any]]) -> dict[str, list[Any]]:
+        if QUERY in batch:
+            pairs = zip(batch[self.kind], batch[QUERY], strict=True)
+            asked = [with_query(self.kind, source, query) if query else source for source, query in pairs]
+            batch = {**batch, self.kind: asked}
         if isinstance(self.processor, PreTrainedTokenizerBase):
             return self._with_tokenizer(self.processor, batch)
         if self.kind == "turns":
@@ -245,7 +250,8 @@ def tokenize_documents(
     Args:
         dataset: What `load_documents` gives: one of the columns `text`, `sentences`, `turns`, `documents`, and perhaps
             `summary`. A Highlight-Transformer's processor also takes a column `phrases`, the user's own phrases of
-            each document as in its call (`{"text": …, "value": …}`), or None to find them.
+            each document as in its call (`{"text": …, "value": …}`), or None to find them. With a column `query`, a
+            document begins with its query.
         processor: A processor of one of our families, or the tokenizer of a model that sees no structure: then
             sentences, turns and documents are joined to one text.
         max_source_length: Tokens of a source, markers included; None for no limit.

@@ -8,15 +8,17 @@ import copy
 import importlib.util
 import json
 import warnings
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 from transformers.cache_utils import DynamicCache, DynamicLayer, EncoderDecoderCache
 
-from .onnx_running import DECODER, ENCODER, SETTINGS, VERSION
+from .onnx_running import DECODER, ENCODER, SETTINGS, SHARED, VERSION
 
 
 # Inputs beside the ids -> an example of two or more of each axis, as one of 1 would stay fixed, and its moving axis.
@@ -29,15 +31,19 @@ EXAMPLES: dict[str, dict[str, tuple[torch.Tensor, str]]] = {
     "top_down_transformer": {},
 }
 SOURCE = 35  # tokens of the example: more than the longest phrase, which then does not depend on the source
+LARGE = 2**14  # bytes: what is smaller stays float32, and stands in each file that needs it
 
 
-def export_onnx(model: Any, processor: Any, folder: str | Path) -> Path:
+def export_onnx(model: Any, processor: Any, folder: str | Path, *, int8: bool = False) -> Path:
     """Write what onnxruntime needs to summarize one document at a time, greedily; only the processor needs torch then.
 
     Args:
         model: a HAT-BART, Highlight-Transformer or Top-Down Transformer that generates.
         processor: its processor.
         folder: where to write; made if it is not there. Files of the same names are replaced.
+        int8: matrices in 8 bits, each row or column with a scale, a quarter of the size. They are float32 again as
+            soon as they are loaded, so that nothing but the weights is rounded. What both files need, such as the
+            embeddings, stands once, in `shared.bin`.
 
     Returns:
         The folder, with `encoder.onnx`, `decoder.onnx`, the processor, and the settings of `generate` in `onnx.json`.
@@ -74,6 +80,9 @@ def export_onnx(model: Any, processor: Any, folder: str | Path) -> Path:
     axes = {"decoder_input_ids": {}} | {name: _moving(name) for name in kept}
     outputs = ["logits", *(f"next_{name}" for name in past)]
     _write(decoder, (step, *grown), ["decoder_input_ids", *kept], outputs, folder / DECODER, axes)
+    (folder / SHARED).unlink(missing_ok=True)
+    if int8:
+        _quantize(folder)
     processor.save_pretrained(folder)
     names_of_settings = ("forced_bos_token_id", "forced_eos_token_id", "eos_token_id", "min_length", "min_new_tokens")
     generation = {name: getattr(model.generation_config, name, None) for name in names_of_settings}
@@ -203,3 +212,51 @@ def _write(
         )
     assert program is not None
     program.save(file, external_data=False)
+
+
+def _quantize(folder: Path) -> None:
+    """Write the matrices of both files in int8, and what is in both of them once."""
+    import onnx
+
+    models = [(folder / name, onnx.load(folder / name)) for name in (ENCODER, DECODER)]
+    for _, model in models:
+        _quantize_matrices(model.graph)
+    tensors = [tensor for _, model in models for tensor in model.graph.initializer]
+    times = Counter(tensor.raw_data for tensor in tensors if len(tensor.raw_data) >= LARGE)
+    offsets: dict[bytes, int] = {}
+    with (folder / SHARED).open("wb") as file:
+        for tensor in tensors:
+            if times[data := tensor.raw_data] > 1:
+                if data not in offsets:
+                    offsets[data] = file.tell()
+                    file.write(data)
+                onnx.external_data_helper.set_external_data(tensor, SHARED, offsets[data], len(data))
+                tensor.ClearField("raw_data")
+    for file_name, model in models:
+        file_name.write_bytes(model.SerializeToString())
+
+
+def _quantize_matrices(graph: Any) -> None:
+    """Put int8 and scales in the place of matrices: a scale for each output of a product, or each row of a table."""
+    from onnx import TensorProto, helper, numpy_helper
+
+    users = defaultdict(set)
+    for node in graph.node:
+        for name in node.input:
+            users[name].add(node.op_type)
+    kept, nodes = [], []
+    for tensor in graph.initializer:
+        if tensor.data_type != TensorProto.FLOAT or len(tensor.dims) != 2 or len(tensor.raw_data) < LARGE:
+            kept.append(tensor)
+            continue
+        name, matrix = tensor.name, numpy_helper.to_array(tensor)
+        scales = np.abs(matrix).max(axis=0 if "MatMul" in users[name] else 1, keepdims=True) / np.float32(127)
+        whole = np.round(matrix / np.where(scales, scales, 1)).astype(np.int8)
+        kept += [numpy_helper.from_array(whole, f"{name}.int8"), numpy_helper.from_array(scales, f"{name}.scales")]
+        # Not DequantizeLinear, which onnxruntime would do again at each step: this it does once, when it loads.
+        nodes.append(helper.make_node("Cast", [f"{name}.int8"], [f"{name}.whole"], to=TensorProto.FLOAT))
+        nodes.append(helper.make_node("Mul", [f"{name}.whole", f"{name}.scales"], [name]))
+    nodes += graph.node
+    for field, values in ((graph.initializer, kept), (graph.node, nodes)):
+        del field[:]
+        field.extend(values)

@@ -10,6 +10,7 @@ import numpy as np
 VERSION = 1
 FRACTIONS = ("phrase_values", "token_importance")  # the other inputs are integers
 ENCODER, DECODER, SETTINGS = "encoder.onnx", "decoder.onnx", "onnx.json"
+SHARED = "shared.bin"  # of an export in int8: weights that both have
 
 
 class OnnxSummarizer:
@@ -19,7 +20,7 @@ class OnnxSummarizer:
         folder: what `hier-models export --onnx` wrote.
 
     Raises:
-        ValueError: If the folder holds no such export, or that of another version.
+        ValueError: If the folder holds no such export, or that of another version, or files that cannot be loaded.
         ImportError: If onnxruntime is missing.
     """
 
@@ -39,10 +40,16 @@ class OnnxSummarizer:
         except ImportError as error:
             raise ImportError('onnxruntime is missing: pip install "hier_models[onnx]"') from error
         self.folder = folder
-        self._encoder, self._decoder = (
-            onnxruntime.InferenceSession(folder / name, providers=["CPUExecutionProvider"])
-            for name in (ENCODER, DECODER)
-        )
+        try:
+            self._encoder, self._decoder = (
+                onnxruntime.InferenceSession(folder / name, providers=["CPUExecutionProvider"])
+                for name in (ENCODER, DECODER)
+            )
+        except Exception as error:  # onnxruntime's own have no class of their own
+            raise ValueError(
+                f"onnxruntime {onnxruntime.__version__} cannot load what is in {folder}: {error}. Export it again "
+                f"with `hier-models export --onnx {folder}`."
+            ) from error
 
     def __call__(self, text: str, **settings: Any) -> str:
         """Summarize a text; the settings are those of `generate`."""
@@ -61,6 +68,7 @@ class OnnxSummarizer:
         min_new_tokens: int | None = None,
         no_repeat_ngram_size: int | None = None,
         forced_bos_token_id: int | None = None,
+        logits_processor: Any = None,
         **inputs: np.ndarray[Any, Any],
     ) -> list[int]:
         """Generate token ids greedily; what is not given is as it was in the model's generation config.
@@ -71,6 +79,7 @@ class OnnxSummarizer:
             min_new_tokens: tokens before which there is no end.
             no_repeat_ngram_size: tokens in a row that come only once; 0 for any.
             forced_bos_token_id: the first token, such as that of a length.
+            logits_processor: what else changes scores, of torch's tensors, as Transformers' `generate` takes it.
             **inputs: what else the processor gave.
 
         Returns:
@@ -106,6 +115,8 @@ class OnnxSummarizer:
             if made < least:
                 scores[ends] = -np.inf
             scores[_repeated(ids, size)] = -np.inf
+            if logits_processor:
+                scores = _processed(logits_processor, ids, scores)
             token = int(scores.argmax())
             if made == 0 and given["forced_bos_token_id"] is not None:
                 token = given["forced_bos_token_id"]
@@ -144,3 +155,9 @@ def _repeated(ids: list[int], size: int) -> list[int]:
         return []
     last = ids[len(ids) - size + 1 :]
     return [ids[at + size - 1] for at in range(len(ids) - size + 1) if ids[at : at + size - 1] == last]
+
+
+def _processed(processor: Any, ids: list[int], scores: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    import torch
+
+    return processor(torch.tensor([ids]), torch.from_numpy(scores)[None])[0].numpy()  # type: ignore[no-any-return]

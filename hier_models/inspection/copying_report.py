@@ -19,6 +19,7 @@ from ..metrics.reference_free import (
     reference_free_rows,
     reference_free_scores,
 )
+from ..training.metrics import score_documents
 from .copying import Copy, CopyRule, SourceText, find_copies, is_judged, source_text, split_summary
 from .pages import Page, aligned, counted, printable, require_matplotlib, save_figure
 
@@ -31,6 +32,7 @@ COLORS = ("#1f66ad", "#c8500a", "#0a7d5c", "#8b4aa8", "#7a6a00", "#46505e")
 DARK_COLORS = ("#7db8ff", "#ff9e5e", "#4fd0a5", "#d79cf0", "#d8c64a", "#aab4c4")
 INK, SOFT, LINE = "#1d2129", "#55606e", "#c9ced6"
 RESAMPLES = 2000
+ROUGE = {"rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeLsum": "ROUGE-Lsum"}
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,7 @@ class _Copies:
     copies: tuple[tuple[int, Copy], ...]  # with the number of the summary's sentence
     num_blocks: int
     counts: ReferenceFreeCounts
+    rouge: dict[str, float] | None
 
 
 class CopyingReport(Page):
@@ -96,7 +99,11 @@ class CopyingReport(Page):
         return len(next(iter(self._copies.values()), []))
 
     def add(
-        self, document: Mapping[str, Any], summaries: Mapping[str, str], identifier: str | None = None
+        self,
+        document: Mapping[str, Any],
+        summaries: Mapping[str, str],
+        identifier: str | None = None,
+        reference: str | None = None,
     ) -> dict[str, list[Copy | None]]:
         """Take in a document and its summaries.
 
@@ -104,6 +111,7 @@ class CopyingReport(Page):
             document: Has one of `text`, `sentences`, `turns` and `documents`.
             summaries: Model -> its summary; the same models every time.
             identifier: What to call the document; its number if None.
+            reference: Its reference summary, for ROUGE; of all documents or of none.
 
         Returns:
             Model -> for each sentence of its summary where it was copied from, or None.
@@ -125,16 +133,17 @@ class CopyingReport(Page):
         name = identifier or str(number)
         found: dict[str, list[Copy | None]] = {}
         texts: dict[str, list[str]] = {}
-        for model, summary in summaries.items():
+        scores = _rouge(list(summaries.values()), reference)
+        for (model, summary), rouge in zip(summaries.items(), scores, strict=True):
             texts[model] = split_summary(summary, self.language)
             found[model] = find_copies(source, texts[model], self.rule)
             copies = tuple((place, copy) for place, copy in enumerate(found[model]) if copy is not None)
             judged = sum(is_judged(sentence, self.rule) for sentence in texts[model])
             counts = reference_free_counts(summary, text)
-            entry = _Copies(name, len(texts[model]), judged, copies, source.num_blocks, counts)
+            entry = _Copies(name, len(texts[model]), judged, copies, source.num_blocks, counts, rouge)
             self._copies.setdefault(model, []).append(entry)
         if len(self._pages) < self.shown:
-            self._pages.append(self._page(name, source, texts, found))
+            self._pages.append(self._page(name, source, texts, found) | {"rouge": scores})
         return found
 
     def as_dict(self) -> dict[str, Any]:
@@ -148,7 +157,8 @@ class CopyingReport(Page):
             `sentence` (from 1), the `block` (paragraph, turn or article, from 1; only documents with several count:
             mean, median, the share in the first one, and from how many blocks a summary copies on average), and the
             `histogram` of positions; and as `reference_free` the scores of the summaries against their documents (see
-            `hier_models.metrics.reference_free_scores`). Numbers that there are none of are None.
+            `hier_models.metrics.reference_free_scores`), and as `rouge` the mean F1 against the references, times 100.
+            Numbers that there are none of are None.
         """
         return {
             "title": self.title,
@@ -269,6 +279,7 @@ class CopyingReport(Page):
             "copied": len(copies),
             "copied_share": len(copies) / judged if judged else None,
             "reference_free": reference_free_scores(entry.counts for entry in entries),
+            "rouge": {name: _mean([entry.rouge[name] for entry in entries if entry.rouge]) for name in ROUGE},
             "documents_with_copies": sum(bool(entry.copies) for entry in entries),
             "entire_share": _mean([copy.extent >= self.rule.threshold for copy in copies]),
             "position": _center(positions)
@@ -293,6 +304,11 @@ class CopyingReport(Page):
         numbers = list(self.as_dict()["models"].values())
         intervals: list[list[float | None]] = [entry["position"]["mean_interval"] or [None] for entry in numbers]
         rows = [
+            (label, [_number(entry["rouge"][name]) for entry in numbers])
+            for name, label in ROUGE.items()
+            if any(entry["rouge"][name] is not None for entry in numbers)
+        ]
+        rows += [
             ("summary sentences", [f"{entry['sentences']:,}" for entry in numbers]),
             ("copied (of those judged)", [_percent(entry["copied_share"]) for entry in numbers]),
             ("of the copied: whole sentences", [_percent(entry["entire_share"]) for entry in numbers]),
@@ -419,6 +435,14 @@ def _interval(entries: list[_Copies]) -> list[float] | None:
         means.append(sums[drawn].sum() / counts[drawn].sum())
     low, high = np.quantile(means, [0.025, 0.975])
     return [float(low), float(high)]
+
+
+def _rouge(summaries: list[str], reference: str | None) -> list[dict[str, float] | None]:
+    """What each summary of a document has in common with its reference."""
+    if reference is None:
+        return [None] * len(summaries)
+    scores, _ = score_documents(summaries, [reference] * len(summaries))
+    return [{name: scores[name][place] for name in ROUGE} for place in range(len(summaries))]
 
 
 def _percent(value: float | None) -> str:

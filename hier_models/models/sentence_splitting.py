@@ -36,9 +36,9 @@ def split_sentences(text: str, language: str = "english") -> list[tuple[int, int
     x86-64 libraries only, of no use on Apple silicon or aarch64, and it knows no blank lines.
     """
     spans: list[tuple[int, int]] = []
-    splitter, abbreviations, doubtful_end = _load(language)
+    splitter, abbreviated, doubtful_end = _load(language)
     marks = PLAIN_END.finditer(text)
-    ends = (mark.end() for mark in marks if mark[0] not in ".?!" or _is_plain_end(text, mark.start(), abbreviations))
+    ends = (mark.end() for mark in marks if mark[0] not in ".?!" or _is_plain_end(text, mark.start(), abbreviated))
     start = 0
     for end in itertools.chain(ends, [len(text)]):
         piece = text[start:end].rstrip()
@@ -71,6 +71,11 @@ def _is_plain_end(text: str, mark: int, abbreviations: frozenset[str]) -> bool:
         return True
     word = before.split()[-1]
     return 3 <= len(word) < 32 and word.isalpha() and word.lower() not in abbreviations
+
+
+def abbreviations(language: str) -> frozenset[str]:
+    """Words of a language that may be abbreviations, in small letters and without the last period."""
+    return _load(language)[1]
 
 
 def check_language(language: str) -> None:

@@ -44,13 +44,25 @@ def register_pipelines() -> None:
         registry.register_pipeline(
             task,
             pipeline_class=getattr(importlib.import_module(module), name),
-            pt_model=getattr(auto, AUTO_CLASSES.get(task, "AutoModelForSeq2SeqLM")),
+            pt_model=_loading_int8(getattr(auto, AUTO_CLASSES.get(task, "AutoModelForSeq2SeqLM"))),
             default={"model": (MINI, "main")} if task == "summarization" else _NoDefaultModel(task),
             type="text",
         )
     registry.task_aliases = _TaskAliases(registry.task_aliases)
     for family in FAMILIES.values():
         family.load(family.config).custom_pipelines = _CustomPipelines()
+
+
+def _loading_int8(auto_class: Any) -> Any:
+    """An Auto class that loads as float32 what the pipeline then makes int8 of; Transformers knows no such format."""
+    torch = importlib.import_module("torch")
+
+    def from_pretrained(cls: Any, *args: Any, **kwargs: Any) -> Any:
+        if kwargs.get("dtype") is torch.int8:
+            kwargs["dtype"] = torch.float32
+        return auto_class.from_pretrained(*args, **kwargs)
+
+    return type(auto_class.__name__, (auto_class,), {"from_pretrained": classmethod(from_pretrained)})
 
 
 class _TaskAliases(dict[str, str]):

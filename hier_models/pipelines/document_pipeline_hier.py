@@ -12,6 +12,8 @@ from transformers import PROCESSOR_MAPPING, GenerationConfig, Pipeline
 from transformers.dynamic_module_utils import custom_object_save
 from transformers.utils import logging
 
+from .int8_hier import to_int8
+
 
 logger = logging.get_logger(__name__)
 
@@ -64,12 +66,18 @@ class HierPipeline(Pipeline):
 
     def __init__(self, **kwargs: Any) -> None:
         self._warned: set[str] = set()
+        dtype = kwargs.get("dtype")  # the base class does not look at it: the model has it already
         super().__init__(**kwargs)
+        if dtype in ("int8", torch.int8):
+            to_int8(self.model)
 
     def save_pretrained(self, save_directory: Any, **kwargs: Any) -> None:
         """Save the model and its processor or tokenizer. To share them with their code, use `hier_models.export`."""
         self.model.save_pretrained(save_directory, **kwargs)
-        (self.tokenizer if self.processor is None else self.processor).save_pretrained(save_directory)
+        reader = self.tokenizer if self.processor is None else self.processor
+        # `pipeline` gives its dtype to all that it loads; it is no JSON.
+        getattr(reader, "tokenizer", reader).init_kwargs.pop("dtype", None)
+        reader.save_pretrained(save_directory)
         # A checkpoint that was loaded with its own copy of this file keeps it.
         if getattr(self.model.config, "custom_pipelines", None):
             custom_object_save(self, save_directory)
@@ -136,6 +144,9 @@ class DocumentPipeline(HierPipeline):
             )
         for name, value in given.items():
             inputs = _from_keyword(name, value)
+        if isinstance(queries := kwargs.get("query"), list | tuple):
+            inputs = _with_queries(inputs, queries, self.structures)
+            del kwargs["query"]
 
         if isinstance(inputs, str | Mapping) or _is_chat(inputs):
             return super().__call__(inputs, **kwargs)
@@ -386,6 +397,17 @@ def _from_keyword(name: str, value: Any) -> Any:
         return [{"text": item} for item in value]
     batched = bool(value) and all(isinstance(item, list | tuple) for item in value)
     return [{name: list(item)} for item in value] if batched else {name: value}
+
+
+def _with_queries(inputs: Any, queries: Sequence[Any], structures: Sequence[str]) -> list[dict[str, Any]]:
+    """Each document with its own question; one document with each of them."""
+    is_one = isinstance(inputs, str | Mapping) or _is_chat(inputs) or _is_dialogue(inputs)
+    documents = [inputs] * len(queries) if is_one else list(inputs)
+    if not queries or len(documents) != len(queries):
+        got = f"a list of {len(queries)} for {'one document' if is_one else f'{len(documents)} documents'}"
+        raise ValueError(f"`query` must be one question for all documents, or a list with one for each; got {got}.")
+    structured = (item if isinstance(item, Mapping) else dict([structure_of(item, structures)]) for item in documents)
+    return [{**item, "query": query} for item, query in zip(structured, queries, strict=True)]
 
 
 def _as_stream(inputs: Any, structures: Sequence[str]) -> Any:

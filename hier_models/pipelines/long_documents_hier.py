@@ -1,4 +1,4 @@
-"""What is read of a document that is longer than the model can take: its beginning, and what is central to it."""
+"""What is read of a long document: its beginning and what is central to it, or what is asked for."""
 
 import re
 import textwrap
@@ -8,12 +8,16 @@ from itertools import accumulate, chain
 from typing import Any
 
 import torch
+from torch.nn import functional
 
 from .chunking_hier import sentence_spans
+from .common_words_hier import COMMON_WORDS
 from .document_pipeline_hier import Example, as_text
 
 
 _WORD = re.compile(r"\w+")
+# How much a sentence has of what its neighbours have in common with a query: answers stand beside what is asked for.
+_NEARBY = (1 / 3, 1 / 2, 1.0, 1 / 2, 1 / 3)
 
 
 def tokens_of(example: Example) -> int:
@@ -21,11 +25,34 @@ def tokens_of(example: Example) -> int:
     return len(example) + example.counts["num_truncated_tokens"]
 
 
-def condense(name: str, value: Any, room: int, count: Callable[[list[str]], list[int]], processor: Any = None) -> Any:
+def with_query(name: str, value: Any, query: str) -> Any:
+    """Put a question before a document, as a sentence of its own, in the document's structure."""
+    if name == "turns":
+        return [{"role": "Question", "content": query}, *value]
+    question = f"Question: {query}"
+    return f"{question}\n\n{value}" if name == "text" else [question, *value]
+
+
+def is_about(query: str, text: str) -> bool:
+    """Say whether half of a question's words stand in a text, or one that is not common in English."""
+    words, there = set(_WORD.findall(query.casefold())), set(_WORD.findall(text.casefold()))
+    found = words & there
+    return bool(found.difference(COMMON_WORDS)) or 0 < len(words) <= 2 * len(found)
+
+
+def condense(
+    name: str,
+    value: Any,
+    room: int,
+    count: Callable[[list[str]], list[int]],
+    processor: Any = None,
+    query: str | None = None,
+) -> Any:
     """Keep of a document what there is room for, in its order and its structure.
 
     Half of the room is for the beginning, of each article alike; a dialogue's says no more than the rest of it. The
-    other half is for the sentences that are most like all others. What has no sentences is taken apart at its spaces.
+    other half is for the sentences that are most like all others. With a query, all of it is for those that are most
+    like the query. What has no sentences is taken apart at its spaces.
 
     Source: to extract first, and to write what the extract says: Liu et al. (2018), Generating Wikipedia by
     Summarizing Long Sequences, section 4.1.
@@ -44,14 +71,14 @@ def condense(name: str, value: Any, room: int, count: Callable[[list[str]], list
         numbers += [number] * len(own)
         sizes += count(own)
     articles = len(contents) if name == "documents" else 1
-    each = 0 if name == "turns" else room // (2 * max(1, articles))
+    each = 0 if name == "turns" or query else room // (2 * max(1, articles))
     totals, begins = Counter[int](), set()
     for place, (number, size) in enumerate(zip(numbers, sizes, strict=True)):
         article = number if name == "documents" else 0
         totals[article] += size
         if totals[article] <= each:
             begins.add(place)
-    central = central_sentences(sentences, sizes, room - sum(sizes[place] for place in begins), begins)
+    central = central_sentences(sentences, sizes, room - sum(sizes[place] for place in begins), begins, query)
     kept = [(numbers[place], sentences[place].strip()) for place in sorted(begins | set(central))]
     if name == "text":
         head = " ".join(sentences[place].strip() for place in sorted(begins))
@@ -71,10 +98,15 @@ def parts_of(name: str, value: Any, number: int, count: Callable[[list[str]], li
     return [value[start:end] for start, end in parts.values()] or [value]
 
 
-def central_sentences(sentences: list[str], sizes: list[int], room: int, besides: Collection[int] = ()) -> list[int]:
-    """Places of those that are most like all others, each text once, as many as there is room for besides some.
+def central_sentences(
+    sentences: list[str], sizes: list[int], room: int, besides: Collection[int] = (), query: str | None = None
+) -> list[int]:
+    """Places of those that are most like all others, or a query, each text once, as many as there is room for.
 
-    Source: Erkan and Radev (2004), LexRank, section 3.1: degree centrality, here of cosines as they are.
+    Source: Erkan and Radev (2004), LexRank, section 3.1: degree centrality, here of cosines as they are. With a query,
+    the relevance of Otterbacher et al. (2005), Using Random Walks for Question-focused Sentence Retrieval, as a
+    cosine, and of the neighbours; their walk from sentence to sentence found no more
+    (examples/experiments/queries.py).
     """
     counts = [Counter(_WORD.findall(sentence.casefold())) for sentence in sentences]
     numbers = {word: number for number, word in enumerate(dict.fromkeys(chain.from_iterable(counts)))}
@@ -82,13 +114,21 @@ def central_sentences(sentences: list[str], sizes: list[int], room: int, besides
     rows = torch.tensor([row for row, own in enumerate(counts) for _ in own], dtype=torch.long)
     words = torch.tensor([numbers[word] for own in counts for word in own], dtype=torch.long)
     times = torch.tensor([float(number) for own in counts for number in own.values()])
-    weights = times * torch.log(len(sentences) / words.bincount(minlength=len(numbers)))[words]
+    rareness = torch.log(len(sentences) / words.bincount(minlength=len(numbers)))  # (words,)
+    weights = times * rareness[words]
     lengths = torch.zeros(len(sentences)).index_add(0, rows, weights.square()).sqrt()
     weights = weights / lengths.clamp(min=1e-12)[rows]
-    total = torch.zeros(len(numbers)).index_add(0, words, weights)
-    centrality = torch.zeros(len(sentences)).index_add(0, rows, weights * total[words])  # (sentences,)
+    if query:
+        asked = Counter(_WORD.findall(query.casefold()))
+        other = torch.tensor([float(asked[word]) for word in numbers]) * rareness
+    else:
+        other = torch.zeros(len(numbers)).index_add(0, words, weights)
+    likeness = torch.zeros(len(sentences)).index_add(0, rows, weights * other[words])  # (sentences,)
+    if query and sentences:
+        near = torch.tensor([[_NEARBY]])
+        likeness = functional.conv1d(likeness[None, None], near, padding="same")[0, 0]
     seen, kept = {sentences[place].strip() for place in besides}, []
-    for place in centrality.argsort(descending=True, stable=True).tolist():
+    for place in likeness.argsort(descending=True, stable=True).tolist():
         if sizes[place] <= room and (text := sentences[place].strip()) not in seen:
             seen.add(text)
             kept.append(place)

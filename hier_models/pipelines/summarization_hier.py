@@ -24,7 +24,7 @@ from .document_pipeline_hier import (
 from .faithful_hier import FaithfulLogitsProcessor, WordPieces, is_english
 from .faithful_hier import logger as faithful_logger
 from .importance_tagger_hier import ImportanceTagger, load_importance_tagger
-from .long_documents_hier import condense, parts_of, tokens_of
+from .long_documents_hier import condense, is_about, parts_of, tokens_of, with_query
 from .sources_hier import attended_sentences, document_sentences, plain_offsets, sources_of_tokens, summary_spans
 from .written_form_hier import is_uncased, moved_places, restore_written_form
 
@@ -32,6 +32,7 @@ from .written_form_hier import is_uncased, moved_places, restore_written_form
 # Least and most tokens of a summary of a length.
 NEW_TOKENS = {"line": (0, 64), "short": (34, 192), "long": (150, 512)}
 ENDS, CLOSING = (".", "!", "?", "…"), "\"'”’)] "
+ASKED = (64, 256)  # least and most tokens read of a document for a query, by a model that does not read the query
 MOST_OF_SHORT = 64  # tokens of a summary, however short its document; else two thirds of it
 LEAST_REPEATED = 5  # tokens of a sentence that a page has once
 PART = 256  # tokens of a document that a paragraph of a page is made of
@@ -64,10 +65,14 @@ class SummarizationPipeline(DocumentPipeline):
     are most like all others, in their order and their structure. With `truncation=True` it is cut at the end. A
     warning says so once.
 
+    With a `query`, the sentences are read that are most like it, of every document, so that its summary is about what
+    is asked for. Models that were trained so (`query_column` in a recipe; `reads_query` in their config's
+    `task_specific_params["summarization"]`) also read the query itself, before the document.
+
     Models that know lengths (their tokenizer has `[line]`, `[short]` and `[long]`, as that of `mini`) write a line, a
     paragraph or a page: `length`. What writes no good page in one go, as `mini`, says so in its config, with
     `task_specific_params = {"summarization": {"paragraphs": 4}}`: a page is then the short summaries of at most that
-    many parts of the document. `truncation` and `return_copied` have it written in one go.
+    many parts of the document. `truncation`, `query` and `return_copied` have it written in one go.
 
     Models with a processor that knows phrases (Highlight-Transformer) read the key phrases that it finds, or
     `phrases`, for all documents of a call, or for one as its entry "phrases".
@@ -105,9 +110,12 @@ class SummarizationPipeline(DocumentPipeline):
         [{'summary_text': '…', 'num_truncated_tokens': 0, 'num_truncated_sentences': 0}]
     """
 
-    task_settings = (*DocumentPipeline.task_settings, "faithful", "common_words", "max_source_length", "paragraphs")
+    task_settings = (
+        *DocumentPipeline.task_settings,
+        *("faithful", "common_words", "max_source_length", "paragraphs", "reads_query"),
+    )
     document_arguments = (
-        *("max_source_length", "paragraphs", "phrases", "return_phrases"),
+        *("max_source_length", "paragraphs", "query", "phrases", "return_phrases"),
         *("return_copied", "return_sources", "return_encoded_rows"),
     )
     result_arguments = ("length", "return_truncation")
@@ -155,7 +163,7 @@ class SummarizationPipeline(DocumentPipeline):
 
         Args:
             inputs: a text; the turns of one dialogue (a list of `{"role": …, "content": …}`); a dictionary with one of
-                "text", "sentences", "turns", "documents", and perhaps "phrases" and "page_starts", which
+                "text", "sentences", "turns", "documents", and perhaps "query", "phrases" and "page_starts", which
                 `load_documents` gives of a PDF (other entries are not read); or many of these as a list, a dataset,
                 or a generator.
             text: instead of `inputs`: one text, or a list of them.
@@ -166,6 +174,8 @@ class SummarizationPipeline(DocumentPipeline):
                 `truncation` (by default, what says the most of a document that is too long is read; with True it is
                 cut, with False it is an error), `max_source_length` (in tokens; what the checkpoint says, else as many
                 as the model can take),
+                `query` (a question, or what the summary is to be about: one for all documents, or a list with one for
+                each; one document is summarized for each of a list),
                 `phrases` (a list of (phrase, value), (start, end, value) or phrases alone, to highlight in the place
                 of those that the processor finds; [] for none), `faithful` and `common_words` (what the checkpoint
                 says, else False and the commonest English words); False by default `return_truncation`,
@@ -196,7 +206,8 @@ class SummarizationPipeline(DocumentPipeline):
             Characters of the source are those of `running_text`.
 
         Raises:
-            ValueError: If the input is not one of the above, if a document is too long and `truncation=False`, if
+            ValueError: If the input is not one of the above, if a query is empty, too long, or one too many, if a
+                document is too long and `truncation=False`, if
                 the summary may become longer than the model's decoder can go, or if `faithful` is wanted and the
                 tokenizer does not show which of its tokens begin words.
         """
@@ -222,6 +233,7 @@ class SummarizationPipeline(DocumentPipeline):
         truncation: bool | None = None,
         max_source_length: int | None = None,
         paragraphs: int = 1,
+        query: Any = None,
         phrases: Any = None,
         return_phrases: bool = False,
         return_copied: bool = False,
@@ -233,15 +245,18 @@ class SummarizationPipeline(DocumentPipeline):
         limit = self._source_limit(max_source_length)
         options = self._options(input_, phrases, return_phrases, return_copied)
         condenses = truncation is None and not options and not return_encoded_rows
-        if return_sources and self._knows_offsets():
+        query = self._query(input_, query, condenses)
+        question = query if self._task_params().get("reads_query") else None
+        asked = value if question is None else with_query(name, value, question)
+        if return_sources and self._knows_offsets() and question is None:
             options["return_offsets_mapping"] = True
         if hasattr(self.processor, "extra_inputs"):
             # Rows may have a limit where tokens have none.
             limited = limit is not None or getattr(self.processor, "num_rows", None) is not None
             cut = truncation is not False and limited
-            example = self._process(name, value, limit if cut else None, truncation=cut, **options)
+            example = self._process(name, asked, limit if cut else None, truncation=cut, **options)
         else:
-            example = self._encoded(name, value, None if truncation is False else limit)
+            example = self._encoded(name, asked, None if truncation is False else limit)
         if not len(example):
             raise ValueError(f"`{name}` is empty, without a token of the tokenizer's: there is nothing to summarize.")
         if limit is not None and len(example) > limit:
@@ -250,17 +265,23 @@ class SummarizationPipeline(DocumentPipeline):
                 f"{'`max_source_length`' if max_source_length else type(self.model).__name__} allows. Shorten it, or "
                 f"leave out truncation=False to have it cut at the end."
             )
+        wanted = None
+        if query is not None and (question is None or (limit is not None and tokens_of(example) > limit)):
+            wanted = self._wanted(query, as_text(name, value, replace=True))
+        if wanted is not None and question is None:  # what is read is all that the model knows of it
+            least, most = ASKED
+            limit = min(most if limit is None else limit, most, max(least, tokens_of(example) // 2))
         whole = example
         if condenses and limit is not None and tokens_of(example) > limit:
-            example = self._condensed(name, value, example, limit)
-        if condenses and paragraphs > 1:
+            example = self._condensed(name, value, example, limit, wanted, question)
+        if condenses and paragraphs > 1 and query is None:
             parts = self._parts(name, value, tokens_of(whole), paragraphs, limit)
             example.notes |= {"parts": parts, "paragraphs": paragraphs}
             if "num_omitted_tokens" in example.counts:
                 read = sum(map(len, parts))
                 example.counts["num_omitted_tokens"] = max(0, tokens_of(whole) - read)
         if is_uncased(self.tokenizer):
-            example.notes["document"] = as_text(name, value, replace=True)
+            example.notes["document"] = as_text(name, asked, replace=True)
         if return_sources:
             self._note_sentences(example, name, value)
             if isinstance(input_, Mapping):
@@ -284,20 +305,55 @@ class SummarizationPipeline(DocumentPipeline):
         example.source = (name, value, limit)
         return example
 
-    def _condensed(self, name: str, value: Any, cut: Example, limit: int) -> Example:
-        """Read what says the most of a document that is too long."""
-        tokens = tokens_of(cut)
-        self._say_once(
-            "condensed",
-            f"A document of {tokens} tokens is longer than the {limit} that {type(self.model).__name__} takes: its "
-            "beginning is read, and the sentences that are most like all others. truncation=True cuts it at the end.",
-        )
+    def _query(self, input_: Any, query: Any, condenses: bool) -> str | None:
+        """What is asked of one document."""
+        own = input_.get("query") if isinstance(input_, Mapping) else None
+        query = query if own is None else own
+        if query is None:
+            return None
+        if not isinstance(query, str) or not query.strip():
+            raise ValueError(f"`query` must be a question, or words that say what is wanted; got {query!r:.80}.")
+        if not condenses:
+            others = "`truncation`, `phrases`, `return_phrases`, `return_copied` and `return_encoded_rows`"
+            raise ValueError(f"`query` chooses what is read of a document, so it does not go with {others}.")
+        return query.strip()
 
-        room = limit - self.count_tokens("")
-        whole = self._encoded(name, condense(name, value, room, self._sizes, self.processor), limit)
+    def _wanted(self, query: str, text: str) -> str | None:
+        """By what sentences are chosen; None if the query could only mislead."""
+        if is_about(query, text):
+            return query
+        self._say_once(
+            "query",
+            f"A document has none of the words that matter in the query {query!r:.80}: what is read of it is what "
+            "would be read without one. Ask in the document's language, and in its words.",
+        )
+        return None
+
+    def _condensed(
+        self, name: str, value: Any, cut: Example, limit: int, wanted: str | None, question: str | None
+    ) -> Example:
+        """Read what says the most of a document that is too long, or what is wanted; after a question."""
+        tokens = tokens_of(cut)
+        if wanted is None:
+            self._say_once(
+                "condensed",
+                f"A document of {tokens} tokens is longer than the {limit} that {type(self.model).__name__} takes: "
+                "its beginning is read, and the sentences that are most like all others. truncation=True cuts it at "
+                "the end.",
+            )
+
+        def encoded(room: int) -> Example:
+            read = condense(name, value, room, self._sizes, self.processor, wanted)
+            return self._encoded(name, read if question is None else with_query(name, read, question), limit)
+
+        frame = self.count_tokens("" if question is None else with_query("text", "", question))
+        if question is not None and 2 * frame > limit:
+            raise ValueError(f"`query` takes {frame} of the {limit} tokens that can be read; ask a shorter one.")
+        room = limit - frame
+        whole = encoded(room)
         while whole.counts["num_truncated_tokens"] and room > 1:  # by names of roles, for example
             room = min(room - 1, room * limit // tokens_of(whole))
-            whole = self._encoded(name, condense(name, value, room, self._sizes, self.processor), limit)
+            whole = encoded(room)
         whole.counts["num_omitted_tokens"] = tokens - tokens_of(whole)
         return whole
 
@@ -537,7 +593,8 @@ class SummarizationPipeline(DocumentPipeline):
         Raises:
             ValueError: If the document is none.
         """
-        example = self.preprocess(input_, truncation=True, return_sources=True)["examples"]
+        document = {**input_, "query": None} if isinstance(input_, Mapping) else input_
+        example = self.preprocess(document, truncation=True, return_sources=True)["examples"]
         longest = self._positions("decoder")
         if not summary.strip():
             return []

@@ -38,7 +38,7 @@ class _AbandonedError(Exception):
 class Job:
     """A document that waits for its summary."""
 
-    document: dict[str, Any]  # {"text": …}, {"turns": …}, …; perhaps with "phrases"
+    document: dict[str, Any]  # {"text": …}, {"turns": …}, …; perhaps with "query" and "phrases"
     settings: dict[str, Any]  # arguments of the pipeline's call
     tell: Tell  # is told "writing", and at last once "summary" or "error"; from another thread
     heatmap: bool = False
@@ -49,7 +49,7 @@ class Job:
     @property
     def size(self) -> int:
         """Characters."""
-        [parts] = [value for name, value in self.document.items() if name not in ("page_starts", "phrases")]
+        [parts] = [value for name, value in self.document.items() if name not in ("page_starts", "query", "phrases")]
         return max(SHORT, len(parts) if isinstance(parts, str) else sum(len(str(part)) for part in parts))
 
     def goes_with(self, other: Job) -> bool:

@@ -56,6 +56,7 @@ class Asked(BaseModel):
     page_starts: list[dict[Literal["start", "page"], int]] | None = Field(
         None, description="From which character of `text` on it stands on which page, for `sources`."
     )
+    query: str | None = Field(None, description="What the summary is to answer, or be about.")
     length: Literal["line", "short", "long"] | None = Field(None, description="For models that know lengths.")
     sources: bool = Field(False, description="Say on which sentences of the document each of the summary rests.")
     faithful: bool | None = Field(None, description="Numbers, names, rare words only if the document has them.")
@@ -74,9 +75,8 @@ class Asked(BaseModel):
 
     def job(self, **others: Any) -> Job:
         """Make it a job of the batcher's."""
-        document = {
-            kind: value for kind in (*KINDS, "page_starts", "phrases") if (value := getattr(self, kind)) is not None
-        }
+        names = (*KINDS, "page_starts", "query", "phrases")
+        document = {name: value for name in names if (value := getattr(self, name)) is not None}
         settings = {"return_truncation": True, "length": self.length, "faithful": self.faithful}
         settings["return_sources"] = self.sources or None
         return Job(

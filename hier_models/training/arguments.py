@@ -202,6 +202,9 @@ class DataArguments:
             the column's name and value if not given.
         fillers: Take the filler words of a speech transcript out of the source: "english", or a file with one a line.
         phrases_column: Column with the user's own phrases of each document, for a Highlight-Transformer.
+        query_column: Column with what each summary is to answer. Each document then begins with its query, and what
+            is trained is remembered as a model that reads queries: its pipeline puts `query` there. As in that, what
+            is read of long documents should be chosen by the query; here they are cut at the end.
         several_references: Each string of a list, or each line, in the column of the summary is a summary of its own:
             the first is trained on, and scores are those of the best.
         digits: What every digit of sources and summaries becomes, such as "#".
@@ -239,6 +242,7 @@ class DataArguments:
     source_kind: Literal["text", "sentences", "turns", "documents"] | None = None
     fillers: str | None = None
     phrases_column: str | None = None
+    query_column: str | None = None
     several_references: bool = False
     digits: str | None = None
     max_source_length: int = 1024

@@ -10,6 +10,7 @@ import torch
 from transformers import AutoConfig, PretrainedConfig
 
 from ..families import FAMILIES
+from ..pipelines.int8_hier import to_int8
 from .arguments import RecipeError
 from .evaluation import write_json
 from .recipe_files import load_recipe
@@ -63,7 +64,7 @@ def run_encoder_evaluation(
         max_source_length: Tokens of an input; by default as many as the model takes, or as a reader was trained with.
         batch_size: Rows scored at a time on each device.
         use_cpu: Whether to leave accelerators alone.
-        dtype: Precision of the weights; float32 by default.
+        dtype: Precision of the weights; float32 by default, `torch.int8` (of linear layers) on CPUs.
         predictions_file: JSON lines to write what the model says of each row to.
         results_file: JSON file to write what is returned to.
 
@@ -115,8 +116,12 @@ def run_encoder_evaluation(
         task.check()
         model, processor = task.load_model_and_processor()
         task.validation_dataset(model, processor)
+        if dtype == torch.int8:
+            to_int8(cast(Any, model).to(recipe.training.device))
+        elif dtype is not None:
+            cast(Any, model).to(dtype)
         trainer = HierTrainer(
-            model=model if dtype is None else cast(Any, model).to(dtype),
+            model=model,
             args=recipe.training,
             processing_class=processor,
             data_collator=task.collator(model, processor),

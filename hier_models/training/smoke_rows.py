@@ -42,9 +42,10 @@ def documents_rows(data: DataArguments) -> list[dict[str, Any]]:
         if data.source_kind not in ("sentences", "documents"):
             sources = [" ".join(pair) for pair in sources]
         summaries = ROWS["summaries"]
-    phrases = {} if data.phrases_column is None else {data.phrases_column: ROWS["phrases"]}
+    others = {} if data.phrases_column is None else {data.phrases_column: ROWS["phrases"]}
+    others |= {} if data.query_column is None else {data.query_column: "Who was there?"}
     return [
-        {column: source, data.summary_column or "summary": summaries[i % len(summaries)], **phrases}
+        {column: source, data.summary_column or "summary": summaries[i % len(summaries)], **others}
         for i, source in enumerate(sources)
     ]
 

@@ -139,3 +139,16 @@ def test_evaluate_by_models(checkpoint: str, records: str):
         scores = json.loads(Path("scores.json").read_text())
         assert f"BERTScore {scores['bert_score']:.2f}" in " ".join(result.stdout.split())
         assert f"entailed (NLI) {scores['entailment']:.2f}" in " ".join(result.stdout.split())
+
+
+def test_queries_are_for_models_that_read_them(checkpoint: str):
+    write_jsonl("asked.jsonl", [{"text": DOCUMENTS[1], "summary": SUMMARIES[1], "query": "How do bees find food?"}])
+    command = ("evaluate", "-m", checkpoint, "asked.jsonl", "--max-source-length", "20", "--json", "scores.json")
+    cut = []
+    for reads_query in (False, True):
+        path = Path(checkpoint) / "config.json"
+        params = {"summarization": {"reads_query": reads_query}}
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"task_specific_params": params}))
+        run(*command)
+        cut.append(json.loads(Path("scores.json").read_text())["truncation"]["truncated_tokens"])
+    assert cut[0] < cut[1]

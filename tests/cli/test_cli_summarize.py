@@ -23,6 +23,7 @@ from hier_models import HatBartForConditionalGeneration, HatBartProcessor
 from hier_models.cli.documents import Documents
 from hier_models.cli.jobs import alone
 from hier_models.data import load_documents
+from hier_models.pipelines import int8_hier
 from hier_models.pipelines.sources_hier import format_sources
 from tests import forks
 from tests.cli.commands import expected, jsonl, mistake, run, write_jsonl
@@ -32,6 +33,21 @@ from tests.data.pdf_files import At, column, write_pdf
 
 def test_summarize_a_file(checkpoint: str, paper: str):
     assert run("summarize", "-m", checkpoint, paper).stdout.strip() == expected(checkpoint, DOCUMENTS[1])[0]
+
+
+def test_int8(checkpoint: str, paper: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(int8_hier, "why_no_int8", lambda: None)
+    own = run("summarize", "-m", checkpoint, paper, "--dtype", "int8").stdout.strip()
+    assert own == expected(checkpoint, DOCUMENTS[1], dtype="int8")[0]
+
+
+def test_int8_where_it_is_no_gain(
+    checkpoint: str, paper: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    monkeypatch.setattr(int8_hier, "why_no_int8", lambda: "numbers are Roman")
+    found = run("summarize", "-m", checkpoint, paper, "--dtype", "int8")
+    assert found.stdout.strip() == expected(checkpoint, DOCUMENTS[1])[0]
+    assert "changes nothing here, where numbers are Roman: float32 is used" in caplog.text
 
 
 def test_json_lines_on_standard_input_may_begin_with_a_byte_order_mark(checkpoint: str, records: str):
@@ -526,3 +542,34 @@ def test_mistakes_in_options(checkpoint: str, paper: str):
     Path("out.txt").write_text("precious")
     mistake("summarize", "-m", checkpoint, paper, "-o", "out.txt", says="out.txt is there already")
     assert Path("out.txt").read_text() == "precious"
+
+
+def test_queries(checkpoint: str):
+    text = " ".join(DOCUMENTS[1:3])
+    Path("bees.txt").write_text(text)
+    query = "How do bees find the direction?"
+    summarize = pipeline("summarization", model=checkpoint, device="cpu")
+    [expected] = summarize(text, query=query, return_truncation=True)
+    assert expected["num_omitted_tokens"] > 0  # the document is not too long, and of it is read what is asked for
+    result = run("summarize", "-m", checkpoint, "bees.txt", "--query", query)
+    assert result.stdout.strip() == expected["summary_text"].strip()
+    omitted = expected["num_omitted_tokens"]
+    assert (
+        f"longer than what is read for a query: {omitted} tokens were left out, those least like it." in result.stderr
+    )
+    rows = [{"text": text}, {"text": text, "query": "Wer kommt?"}, {"text": text, "query": " "}]
+    command = ("summarize", "-m", checkpoint, write_jsonl("rows.jsonl", rows), "--query", query, "-o", "out.jsonl")
+    run(*command)
+    found = jsonl(Path("out.jsonl").read_text())
+    assert [record.get("num_omitted_tokens") for record in found] == [omitted, None, omitted]
+    assert found[0]["settings"]["query"] == query
+    assert "nothing is left to do" in run(*command).stderr
+    write_jsonl("rows.jsonl", rows[1:] + rows[:1])  # another question is another document
+    assert run(*command, code=2).stdout == ""
+
+
+def test_queries_that_cannot_be(checkpoint: str, paper: str):
+    mistake("summarize", "-m", checkpoint, paper, "--query", " ", says="--query is empty")
+    mistake("summarize", "-m", checkpoint, paper, "--query", "Who?", "--cut", says="leave it out, or --cut")
+    mistake("summarize", "-m", "lexrank", paper, "--query", "Who?", says="--query does not go with this --model")
+    mistake("summarize", "-m", checkpoint, "--book", paper, "--query", "Who?", says="leave out --query")

@@ -8,7 +8,17 @@ from tests import forks
 
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "end_to_end.py"
-WRITING = ("mini", "hat_bart", "top_down_transformer", "bart", "led", "pegasus_x", "long_t5")
+WRITING = (
+    "mini",
+    "mini_int8",
+    "hat_bart",
+    "hat_bart_int8",
+    "top_down_transformer",
+    "bart",
+    "led",
+    "pegasus_x",
+    "long_t5",
+)
 
 
 def rows(*arguments: str) -> list[list[str]]:

@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 from transformers import PreTrainedModel
 
+from hier_models.hub import onnx_export
 from hier_models.hub.onnx_export import export_onnx
-from hier_models.hub.onnx_running import SETTINGS, OnnxSummarizer
+from hier_models.hub.onnx_running import DECODER, ENCODER, SETTINGS, SHARED, OnnxSummarizer
 from tests.cases import COARSE_TO_FINE, HAT_BART, HIGHLIGHT, TOP_DOWN, Case
 from tests.cli.commands import mistake
 from tests.hub.test_export import with_large_weights
@@ -50,6 +52,46 @@ def test_tokens_are_those_of_generate(case: Case, settings: dict[str, Any], tmp_
     assert len(written) >= 4  # so documents and settings matter
 
 
+@pytest.mark.slow
+def test_int8_rounds_the_weights_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    pytest.importorskip("onnxscript")
+    monkeypatch.setattr(onnx_export, "LARGE", 600)  # bytes: the matrices of so small a model, and not its gate
+    model = make(HAT_BART, use_copy=True, silent_markers=True)
+    export_onnx(model, NoProcessor(), tmp_path / "float")
+    export_onnx(model, NoProcessor(), tmp_path / "int8", int8=True)
+    size = {way: sum(file.stat().st_size for file in (tmp_path / way).iterdir()) for way in ("float", "int8")}
+    assert size["int8"] < size["float"]
+    embeddings = model.get_input_embeddings().weight
+    assert (tmp_path / "int8" / SHARED).stat().st_size >= embeddings.numel()  # which encoder, decoder and head share
+    assert (tmp_path / "int8" / DECODER).stat().st_size < (tmp_path / "float" / DECODER).stat().st_size - 3 * (
+        embeddings.numel()
+    )
+    before = embeddings.clone()
+    rounded = set()
+    for module in model.modules():
+        if isinstance(module, nn.Linear | nn.Embedding) and len(module.weight) > 1 and module.weight not in rounded:
+            rounded.add(module.weight)
+            for row in module.weight.data:  # of an output, or of a token
+                step = row.abs().max() / 127
+                row.copy_((row / step).round() * step if step else row)
+    assert not torch.equal(before, model.get_input_embeddings().weight)
+    run = OnnxSummarizer(tmp_path / "int8")
+    barred = lambda ids, scores: scores.index_fill(1, torch.tensor([7]), -torch.inf)  # noqa: E731
+    for length in (9, 20, 40):
+        document = {name: torch.tensor([values]) for name, values in HAT_BART.make_document(length, length).items()}
+        for further in ({}, {"logits_processor": [barred]}):
+            ids = model.generate(**document, num_beams=1, do_sample=False, max_new_tokens=15, **further)[
+                0, 1:
+            ].tolist()
+            numpy = {name: value.numpy() for name, value in document.items()}
+            if further:
+                further = {"logits_processor": barred}
+                assert 7 not in ids
+            assert run.generate(**numpy, max_new_tokens=15, **further) == ids
+    export_onnx(model, NoProcessor(), tmp_path / "int8")
+    assert not (tmp_path / "int8" / SHARED).exists()
+
+
 def test_what_cannot_be_exported(tmp_path: Path):
     with pytest.raises(ValueError, match="CoarseToFineLstmForConditionalGeneration cannot be exported"):
         export_onnx(make(COARSE_TO_FINE), NoProcessor(), tmp_path / "out")
@@ -62,7 +104,13 @@ def test_folders_that_cannot_be_run(tmp_path: Path):
     (tmp_path / SETTINGS).write_text(json.dumps({"version": 0}))
     with pytest.raises(ValueError, match="exported as version 0, this reads version 1: export it again"):
         OnnxSummarizer(tmp_path)
+    (tmp_path / SETTINGS).write_text(json.dumps({"version": 1}))
+    with pytest.raises(ValueError, match=r"cannot load what is in .*encoder.onnx.* Export it again"):
+        OnnxSummarizer(tmp_path)
+    (tmp_path / ENCODER).write_bytes(b"no ONNX at all")
+    with pytest.raises(ValueError, match=r"cannot load what is in .* Export it again"):
+        OnnxSummarizer(tmp_path)
 
 
 def test_the_command_refuses(tmp_path: Path):
-    mistake("export", says="or --onnx FOLDER")
+    mistake("export", says="or --push REPO, --onnx FOLDER or --page FOLDER")

@@ -89,6 +89,22 @@ def test_nothing_copied_and_nothing_to_copy():
     json.dumps(made.as_dict(), allow_nan=False)
 
 
+def test_rouge_beside_references(tmp_path):
+    made = CopyingReport()
+    for document, summary, reference in (
+        ("Bees dance. Rain falls.", "Bees dance.", "Bees dance."),
+        ("A cat.", "A dog.", "A cat."),
+    ):
+        made.add({"text": document}, {"one": summary, "two": "Nothing here"}, reference=reference)
+    numbers = made.as_dict()["models"]
+    assert numbers["one"]["rouge"] == {"rouge1": 75, "rouge2": 50, "rougeLsum": 75}
+    assert numbers["two"]["rouge"]["rouge1"] == 0
+    assert made.table().splitlines()[1].split() == ["ROUGE-1", "75", "0"]
+    _, data = page(made, tmp_path)
+    assert [shown["rouge"][0]["rouge1"] for shown in data["documents"]] == [100, 50]
+    assert "ROUGE" not in report().table()
+
+
 def test_table():
     lines = report().table().splitlines()
     assert lines[0].split() == ["spread", "plain"]

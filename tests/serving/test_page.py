@@ -201,6 +201,20 @@ def test_phrases(tmp_path: Path, visit, tiny_highlight, highlight_processor):
         assert "second pillar" in frame
 
 
+def test_a_question(server: Running, visit):
+    long = " ".join(f"Bee number {number} flies." for number in range(60))
+    page = visit(server)
+    page.fill("#text", long)
+    page.get_by_label("What it is to answer").fill("Which is number 50?")
+    page.click("#go")
+    done(page)
+    answer = server.ask(text=long, query="Which is number 50?").json()
+    assert page.locator("#summary").text_content().split() == answer["summary"].split()
+    assert answer["summary"] != server.ask(text=long).json()["summary"]
+    assert "those least like the question" in page.locator("#note").text_content()
+    assert fits(page)
+
+
 def test_mini_knows_three_lengths(visit):
     with serving("mini") as server:
         page = visit(server)

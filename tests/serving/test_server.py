@@ -53,6 +53,22 @@ def test_a_long_document_is_condensed(server: Running, summarize):
     }
 
 
+def test_queries(server: Running, summarize, tmp_path: Path):
+    long = " ".join(f"Bee number {number} flies." for number in range(60))
+    expected = [summarize(long, query=f"Which is number {n}?")[0]["summary_text"].strip() for n in (7, 50)]
+    got = [server.ask(text=long, query=f"Which is number {n}?").json()["summary"] for n in (7, 50)]
+    assert got == expected
+    assert got[0] != got[1]
+    path = tmp_path / "bees.txt"
+    path.write_text(long)
+    with server.client() as client, path.open("rb") as file:
+        form = client.post("/summarize", files={"file": file}, data={"query": "Which is number 50?"})
+    assert form.json()["summary"] == expected[1]
+    refused = server.ask(text=long, query=" ")
+    assert refused.status_code == 422
+    assert "`query` must be a question" in refused.json()["detail"]
+
+
 def test_a_file_is_uploaded(server: Running, tmp_path: Path):
     expected = server.ask(text=DOCUMENTS[1], sources=True).json()
     path = tmp_path / "paper.txt"

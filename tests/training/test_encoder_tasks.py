@@ -28,6 +28,7 @@ from typer.testing import CliRunner
 from hier_models import HatEncoderConfig
 from hier_models.cli import app
 from hier_models.metrics import Squad
+from hier_models.pipelines import int8_hier
 from hier_models.training import RecipeError, load_recipe, run_training
 from hier_models.training.callbacks import DropoutSchedule
 from hier_models.training.encoder_evaluation import run_encoder_evaluation
@@ -548,13 +549,18 @@ def test_questions_are_scored_in_inputs_shorter_than_the_usual_windows(values, t
     assert results["total"] == len(ROWS["question_answering"])
 
 
-def test_the_command_scores_encoders(values, tmp_path):
+def test_the_command_scores_encoders(values, tmp_path, monkeypatch):
     run_task("classification", values, tmp_path)
     command = [str(tmp_path / "dev.jsonl"), "-m", str(tmp_path / "run"), "--device", "cpu"]
     rows = json.loads((tmp_path / "run" / "results.json").read_text())["evaluation"]
     done = CliRunner().invoke(app, ["evaluate", *command])
     assert done.exit_code == 0, done.output
     assert re.search(rf"accuracy +{rows['accuracy']:.2f}\nrows +12", done.stdout)
+    layers = []
+    monkeypatch.setattr(int8_hier, "why_no_int8", lambda: layers.append("looked for"))
+    done = CliRunner().invoke(app, ["evaluate", *command, "--dtype", "int8"])
+    assert done.exit_code == 0, done.output
+    assert layers
     done = CliRunner().invoke(app, ["evaluate", *command, "--num-beams", "2"])
     assert done.exit_code == 2
     assert "is an encoder and makes no summaries" in done.output

@@ -54,7 +54,7 @@ class DenoisingTask(Task):
 
     arguments = DenoisingArguments
     unused = (
-        *("summary_column", "test", "test_split", "phrases_column", "several_references", "digits"),
+        *("summary_column", "test", "test_split", "phrases_column", "query_column", "several_references", "digits"),
         *("importance", "importance_tagger", "key_phrases", "stopwords"),
     )
 

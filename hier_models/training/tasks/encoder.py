@@ -68,7 +68,7 @@ class EncoderTask(Task):
     in_order = True
     unused: ClassVar[tuple[str, ...]] = (
         *("text_column", "summary_column", "source_kind", "fillers", "test", "test_split"),
-        *("importance", "importance_tagger", "several_references", "digits"),
+        *("importance", "importance_tagger", "query_column", "several_references", "digits"),
     )
 
     def __init__(self, recipe: Recipe, output_dir: Path) -> None:

@@ -25,7 +25,9 @@ class ImportanceTaggingTask(EncoderTask):
     arguments = EncoderArguments
     auto_class = "AutoModelForTokenClassification"
     checkpoint_class = None
-    unused = ("test", "test_split", "importance", "importance_tagger", "several_references", "digits")
+    unused = (
+        *("test", "test_split", "importance", "importance_tagger", "query_column", "several_references", "digits"),
+    )
 
     def __init__(self, recipe: Recipe, output_dir: Path) -> None:
         super().__init__(recipe, output_dir)

@@ -50,6 +50,7 @@ class MaskedLMTask(EncoderTask):
         "test_split",
         "importance",
         "importance_tagger",
+        "query_column",
         "several_references",
         "digits",
     )

@@ -32,7 +32,15 @@ from ..callbacks import BrightnessDecay
 from ..evaluation import all_rows, generate, generation_settings, predicting, prediction_rows, write_evaluation
 from ..likelihood import perplexities
 from ..metrics import compute_summarization_metrics, decode, mean_length, score_documents
-from ..models import Processor, default_max_new_tokens, longest_source, set_generation, set_lengths, warn_if_endless
+from ..models import (
+    Processor,
+    default_max_new_tokens,
+    longest_source,
+    remember_task,
+    set_generation,
+    set_lengths,
+    warn_if_endless,
+)
 from ..smoke import tiny_tagger
 from ..smoke_rows import documents_rows
 from .base import WritingTask, as_dicts
@@ -62,12 +70,16 @@ class SummarizationTask(WritingTask):
         data = self.recipe.data
         if data.importance_tagger is not None and data.importance is None:
             raise RecipeError("data: importance_tagger goes with importance: oracle, which the summarizer trains with")
+        if data.query_column is not None and data.phrases_column is not None:
+            raise RecipeError("data: a query moves the characters that phrases_column names; leave out query_column")
         key_phrases.check(data)
 
     def load_model_and_processor(self) -> tuple[PreTrainedModel, Processor]:
         model, processor = super().load_model_and_processor()
         set_generation(model, self.recipe)
         set_lengths(model.config, processor, self.recipe)
+        if self.recipe.data.query_column is not None:
+            remember_task(model.config, "summarization", reads_query=True)
         warn_if_endless(processor)
         self._prepare_importance(model, processor)
         self._highlights = bool(getattr(model.config, "highlighted_layers", None))
@@ -162,6 +174,7 @@ class SummarizationTask(WritingTask):
         """Load a part of the recipe's data, with changes of how it is read."""
         data = self.recipe.data
         options = {**self.of_data(*READING), **changes, "streaming": data.streaming and part == "train"}
+        options["query_column"] = data.query_column or ""
         documents = self.load_by(load_documents, part, **options)
         if documents is not None and "summary" not in (documents.column_names or ["summary"]):
             source, _ = data.source_of(part)

@@ -1,0 +1,117 @@
+"""Linear layers in int8 on CPUs: `dtype="int8"`.
+
+A layer's weights are brought to int8 once, output by output; what it reads, as it comes, row by row, so that a
+document gets in a batch what it gets alone. What is no linear layer stays float32.
+"""
+
+import functools
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+from transformers.utils import logging
+
+
+logger = logging.get_logger(__name__)
+
+LEAST = 16  # inputs and outputs; a smaller layer costs nothing
+LARGEST = 127
+_TRIED = (4, 512, 1024)  # rows, inputs and outputs of the trial
+
+
+def int8_product(rows: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    """Multiply int8 (rows, inputs) by (inputs, outputs) into int32: an operator of torch that is not public."""
+    return torch._int_mm(rows, weight)
+
+
+class Int8Linear(nn.Module):
+    """A linear layer that multiplies in int8, for inference; a checkpoint saved with it has float32 weights."""
+
+    def __init__(self, linear: nn.Linear, is_tied: bool) -> None:
+        super().__init__()
+        self.in_features, self.out_features = linear.in_features, linear.out_features
+        weight, scale = _quantize(linear.weight.detach())
+        # A view, with which the operator is faster than with a tensor of this shape.
+        self.weight = nn.Buffer(weight.t(), persistent=False)  # (inputs, outputs)
+        self.weight_scale = nn.Buffer(scale.squeeze(1), persistent=False)  # (outputs,)
+        self.bias = linear.bias
+        self._tied = [linear.weight] if is_tied else []  # a list, so that it is not registered a second time
+
+    def forward(self, states: torch.Tensor) -> torch.Tensor:
+        """Multiply (…, inputs): (…, outputs)."""
+        rows, scale = _quantize(states.reshape(-1, self.in_features))
+        product = int8_product(rows, self.weight) * scale  # (rows, outputs)
+        if self.bias is None:
+            product *= self.weight_scale
+        else:
+            product = torch.addcmul(self.bias, product, self.weight_scale)
+        return product.view(*states.shape[:-1], self.out_features)
+
+    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        float_weight = self._tied[0].detach() if self._tied else self.weight.t() * self.weight_scale[:, None]
+        destination[f"{prefix}weight"] = float_weight.contiguous()
+
+
+def to_int8(model: Any) -> Any:
+    """Make int8 of a model's linear layers, in place; where that would not be faster, say so and leave them.
+
+    Args:
+        model: a model on the CPU. All that is no linear layer becomes float32.
+
+    Returns:
+        The model.
+
+    Raises:
+        ValueError: If the model is on another device.
+    """
+    device = next(model.parameters()).device
+    if device.type != "cpu":
+        raise ValueError(
+            f'dtype="int8" is for CPUs, and the model is on {device}. Give device="cpu", or there dtype="bfloat16".'
+        )
+    model.float()
+    if reason := why_no_int8():
+        logger.warning(f'dtype="int8" changes nothing here, where {reason}: float32 is used.')
+        return model
+    embeddings = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
+    for name, module in list(model.named_modules()):
+        if type(module) is nn.Linear and min(module.weight.shape) >= LEAST:
+            model.set_submodule(name, Int8Linear(module, is_tied=id(module.weight) in embeddings))
+    return model
+
+
+@functools.cache
+def why_no_int8() -> str | None:
+    """Why layers in int8 are no gain on this machine, or nothing; tried once."""
+    count, inputs, outputs = _TRIED
+    linear = nn.Linear(inputs, outputs)
+    rows = torch.linspace(-1, 1, count * inputs).sin().view(count, inputs)
+    try:
+        with torch.no_grad():
+            layer = Int8Linear(linear, is_tied=False)
+            numbers, _ = _quantize(rows)
+            if not torch.equal(int8_product(numbers, layer.weight), numbers.int() @ layer.weight.int()):
+                return "torch multiplies int8 wrongly"
+            slow = _seconds(lambda: linear(rows)) < _seconds(lambda: layer(rows))
+    except (AttributeError, RuntimeError, TypeError, ValueError):
+        return "torch does not multiply int8"
+    return "the processor is no faster with int8 than with float32" if slow else None
+
+
+def _seconds(run: Callable[[], Any], times: int = 20) -> float:
+    """The fastest of some runs, so that other programs do not count."""
+    taken = []
+    for _ in range(times):
+        begun = time.perf_counter()
+        run()
+        taken.append(time.perf_counter() - begun)
+    return min(taken)
+
+
+def _quantize(numbers: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Rows as int8, and what each is to be multiplied with, (rows, 1)."""
+    scale = numbers.abs().amax(dim=1, keepdim=True).div_(LARGEST).clamp_(min=torch.finfo(torch.float32).tiny)
+    return (numbers / scale).round_().to(torch.int8), scale

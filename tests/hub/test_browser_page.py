@@ -1,0 +1,319 @@
+"""`hier-models export --page`: a page that summarizes in the browser as Python does with the same files."""
+
+import json
+import os
+import re
+import shutil
+import threading
+import unicodedata
+from collections.abc import Callable, Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoModelForSeq2SeqLM, AutoProcessor, pipeline
+
+from hier_models import MINI
+from hier_models.hub import browser_page
+from hier_models.hub.browser_page import RUNTIME, SCRIPTS, VERSION, export_page
+from hier_models.hub.onnx_running import OnnxSummarizer
+from hier_models.pipelines.document_pipeline_hier import DocumentPipeline
+from tests.cli.commands import mistake, run
+from tests.models.test_mini import FERRY
+
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+GUIDE = Path(__file__).parents[2] / "docs/guides/share.md"
+MINUTES = 240_000  # milliseconds
+WEB = os.environ.get("ONNXRUNTIME_WEB")  # the folder of the npm package, if it is not in node_modules here
+PLACES = ("north", "south", "east", "west", "middle", "marsh", "forest", "village", "valley", "dune")
+THINGS = ("tower", "chapel", "mill", "bridge", "school", "barn", "well", "shop", "fort", "farm")
+PARAGRAPHS = [
+    f"In the {place} of the island the {thing} is as old as the harbour. It was built in {1800 + 7 * number} by "
+    f"{place.capitalize()} Anderson, who paid {number * 113 + 50} crowns for it. The county counts {number + 3} "
+    f"visitors a day, and the harbour office wants more of them. Nobody knows why the {thing} has no door."
+    for number, (place, thing) in enumerate(zip(PLACES, THINGS, strict=True))
+]
+LONG = f"{FERRY} {' '.join(PARAGRAPHS)}"
+AWKWARD = [
+    "",
+    "Ångström, naïve CAFÉ; ÇA VA? İstanbul ΑΣ ΣΑΣ straße ŁÓDŹ Dvořák",
+    "e\u0301e\u0301 \u00c5 \u212b n\u0303 \ufb01ne \u2460 \u00bd x\u00b2",
+    "👩‍👩‍👧 🚢🇸🇪 5€ 20°C ™ a\u200db a\u00adb \ufeffc",
+    "中文 字符,日本語のテキスト。 한국어 \U00020000 \uf900x",
+    "a\x00b\x07c\td\x0be\x0cf\x85g\u2028h\u00a0i\u3000j\ufffdk\x7fl",
+    "don't U.S.A. 3.14 1,000 e-mail a_b #tag @me $5 50% [CLS] [SEP] ##ing [UNK] [short] __proto__ constructor",
+    "x" * 100 + " " + "y" * 101 + " antidisestablishmentarianism qwxzjk",
+    "नमस्ते สวัสดี مرحبا שלום Ελληνικά Привет Ёж",
+    "\n\n  \t ",
+]
+
+browsers = pytest.mark.skipif(CHROMIUM is None, reason="no chromium")
+
+
+@pytest.fixture(scope="module")
+def mini() -> tuple[Any, Any]:
+    return AutoModelForSeq2SeqLM.from_pretrained(MINI), AutoProcessor.from_pretrained(MINI)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, mini) -> Path:
+    pytest.importorskip("onnxscript")
+    try:
+        browser_page._runtime(WEB)
+    except FileNotFoundError:
+        pytest.skip("no onnxruntime-web: `npm install onnxruntime-web`, or set ONNXRUNTIME_WEB to its folder")
+    return export_page(*mini, tmp_path_factory.mktemp("page"), name="mini", onnxruntime_web=WEB)
+
+
+class _Handler(SimpleHTTPRequestHandler):
+    def log_message(self, *_: Any) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[[Path], str]]:
+    servers = []
+
+    def start(folder: Path) -> str:
+        servers.append(ThreadingHTTPServer(("127.0.0.1", 0), partial(_Handler, directory=str(folder))))
+        threading.Thread(target=servers[-1].serve_forever, daemon=True).start()
+        return f"http://127.0.0.1:{servers[-1].server_port}/"
+
+    yield start
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    playwright = pytest.importorskip("playwright.sync_api")
+    with playwright.sync_playwright() as engine:
+        browser = engine.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"], timeout=MINUTES)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def visit(browser, serve) -> Iterator[Any]:
+    """Open the page of a folder; it loads nothing from elsewhere, and its scripts do not fail."""
+    wrong: list[str] = []
+
+    def come(folder: Path, width: int = 1280) -> Any:
+        url = serve(folder)
+        page = browser.new_page(viewport={"width": width, "height": 900})
+        page.set_default_timeout(MINUTES)
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.on("request", lambda sent: None if sent.url.startswith((url, "data:")) else wrong.append(sent.url))
+        page.goto(url)
+        return page
+
+    yield come
+    for context in browser.contexts:
+        context.close()
+    assert wrong == []
+
+
+@pytest.fixture(scope="module")
+def by_python(folder: Path) -> Iterator[Callable[..., str]]:
+    """The pipeline of Python on the same files, greedily."""
+    runner, summarize = OnnxSummarizer(folder), pipeline("summarization", model=MINI)
+
+    def generate(input_ids, attention_mask, generation_config, logits_processor):
+        names = ("forced_bos_token_id", "max_new_tokens", "no_repeat_ngram_size")
+        settings = {name: getattr(generation_config, name) for name in names}
+        ids = runner.generate(input_ids.numpy(), logits_processor=logits_processor, **settings)
+        return torch.tensor([[runner.settings["start_token_id"], *ids]])
+
+    together = DocumentPipeline._forward
+
+    def one_by_one(self, model_inputs, **settings):
+        """The parts of a page too, as onnxruntime is given one document."""
+        examples = model_inputs["examples"]
+        examples = examples if isinstance(examples, list) else [examples]
+        found = [together(self, {"examples": [example]}, **settings)["output_ids"][0, 0] for example in examples]
+        ids = torch.nn.utils.rnn.pad_sequence(found, batch_first=True, padding_value=self.tokenizer.pad_token_id)
+        return {"output_ids": ids[:, None], "examples": examples}
+
+    summarize.model.generate = generate
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(DocumentPipeline, "_forward", one_by_one)
+        yield lambda text, length: summarize(text, length=length)[0]["summary_text"]
+
+
+def done(page: Any, says: str = "Done in") -> None:
+    page.locator("#status", has_text=says).wait_for()
+
+
+def ask(page: Any, text: str, length: str = "short") -> str:
+    page.fill("#text", text)
+    page.get_by_label(length, exact=True).check()
+    page.click("#go")
+    done(page)
+    return page.locator("#summary").text_content()
+
+
+@pytest.mark.slow
+@browsers
+def test_it_writes_what_python_does(folder: Path, visit, by_python):
+    assert sum((folder / name).stat().st_size for name in ("encoder.onnx", "decoder.onnx", "shared.bin")) < 40e6
+    page = visit(folder)
+    summaries = {length: ask(page, FERRY, length) for length in ("line", "short", "long")}
+    assert summaries == {length: by_python(FERRY, length) for length in summaries}
+    assert len(set(summaries.values())) > 1
+    assert "Aldenport" in summaries["short"]
+    assert page.locator("#note").text_content() == ""
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    code = re.search("```javascript\n(.*?)```", GUIDE.read_text(), re.DOTALL)[1]
+    page.add_script_tag(
+        type="module", content=f"const text = {json.dumps(FERRY)}; {code} document.body.dataset.found = summary;"
+    )
+    assert page.locator("body[data-found]").get_attribute("data-found") == summaries["line"]
+
+
+@pytest.mark.slow
+@browsers
+def test_a_long_document_is_condensed(folder: Path, visit, by_python, mini):
+    page = visit(folder, width=360)
+    assert ask(page, LONG) == by_python(LONG, "short")
+    tokens = len(mini[1](text=LONG)["input_ids"])
+    assert 1024 > tokens > 512  # of which mini reads 512, or four times 256
+    assert f"The document has {tokens:,} tokens, more than the 512 that" in page.locator("#note").text_content()
+    assert ask(page, LONG, "long") == by_python(LONG, "long")  # the short summaries of its parts
+    assert page.locator("#note").text_content() == ""
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    german = (
+        "Der Bürgermeister hat am Montag gesagt, dass die Brücke im Herbst gebaut wird. Sie soll drei Spuren haben."
+    )
+    ask(page, german, "line")
+    assert "does not look like English" in page.locator("#note").text_content()
+
+
+@pytest.mark.slow
+@browsers
+def test_tokens_are_those_of_python(folder: Path, visit, mini):
+    processor = mini[1]
+    page = visit(folder)
+    encode = """async (texts) => {
+        const { Tokenizer } = await import("./summarizer.js");
+        const tokenizer = new Tokenizer(await (await fetch("tokenizer.json")).json());
+        return texts.map((text) => tokenizer.encode(text));
+    }"""
+    backend = processor._backend()
+    # Characters that any version of Unicode knows alike: those of the first that Python has, kinds unchanged since.
+    old = [chr(code) for code in range(0x30000) if not 0xD800 <= code < 0xE000]
+    old = [c for c in old if unicodedata.ucd_3_2_0.category(c) == unicodedata.category(c) != "Cn"]
+    texts = [*AWKWARD, FERRY, *(f"a{c}b" for c in old)]
+    expected = [encoding.ids for encoding in backend.encode_batch_fast(texts, add_special_tokens=False)]
+    found = page.evaluate(encode, texts)
+    assert [text for text, one, two in zip(texts, found, expected, strict=True) if one != two] == []
+    assert len(texts) > 90_000
+    markers = """async (text) => {
+        const { sentences } = await import("./summarizer.js");
+        const { abbreviations } = await (await fetch("page.json")).json();
+        return sentences(text, new Set(abbreviations)).map((span) => text.slice(...span));
+    }"""
+    text = (
+        'Dr. J. Smith (cf. Fig. 2) met Ms. Lee at 3.5 p.m. in the U.S. embassy. "Is it true?" he said. It is,\nof '
+        "course, true. No! Then why?\n\nA heading\n\nThe end"
+    )
+    assert page.evaluate(markers, text) == [text[slice(*span)] for span in processor.split_sentences(text)]
+
+
+@pytest.mark.slow
+@browsers
+def test_bad_texts_and_a_stop(folder: Path, visit):
+    page = visit(folder)
+    page.click("#go")
+    done(page, "Paste a text first.")
+    page.fill("#text", " \n\t ")
+    page.click("#go")
+    done(page, "Paste a text first.")
+    page.evaluate("document.getElementById('text').value = 'x'.repeat(2 ** 20)")
+    page.click("#go")
+    done(page, "There is no word in this text that the model knows.")
+    page.fill("#text", f"<img src=x onerror=alert(1)> {FERRY}")
+    page.get_by_label("long", exact=True).check()
+    page.keyboard.press("Tab")
+    page.focus("#text")
+    page.keyboard.press("Control+Enter")
+    done(page, "Writing")
+    page.click("#stop")
+    done(page)
+    assert page.locator("#result img").count() == 0
+    assert ask(page, FERRY, "line")
+
+
+@pytest.mark.slow
+@browsers
+def test_folders_that_are_not_whole_or_not_served(folder: Path, visit, browser, tmp_path: Path):
+    def changed(name: str, data: bytes | None) -> Path:
+        """Without a file, or with another in its place."""
+        copy = tmp_path / str(len(list(tmp_path.iterdir())))
+        copy.mkdir()
+        for file in folder.iterdir():
+            if file.name != name:
+                os.link(file, copy / file.name)
+        if data is not None:
+            (copy / name).write_bytes(data)
+        return copy
+
+    settings = json.loads((folder / "page.json").read_text())
+    other = json.dumps({**settings, "version": VERSION + 1}).encode()
+    broken = b"\x08\x63" + bytes(settings["files"]["encoder.onnx"]["bytes"] - 2)
+    for name, data, says in (
+        ("decoder.onnx", None, "decoder.onnx is missing on the server (404)"),
+        ("page.json", None, "page.json is missing on the server (404)"),
+        ("summarizer.js", None, "summarizer.js"),
+        ("page.json", other, f"page.json is of version {VERSION + 1}, and this page reads version {VERSION}"),
+        ("shared.bin", b"short", "shared.bin has 5 bytes and not"),
+        ("encoder.onnx", broken, "onnxruntime-web cannot load encoder.onnx"),
+    ):
+        page = visit(changed(name, data))
+        done(page, says)
+        assert page.locator("#status.error").count() == 1
+        page.close()
+    page = browser.new_page()
+    page.goto((folder / "index.html").as_uri())
+    done(page, "This page needs a web server")
+
+
+def test_the_scripts_are_of_this_version():
+    assert f"export const VERSION = {VERSION};" in (SCRIPTS / "summarizer.js").read_text()
+
+
+def test_what_cannot_be_a_page(mini, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny_model, processor):
+    monkeypatch.chdir(tmp_path)
+    tiny_model.save_pretrained("model")
+    processor.save_pretrained("model")
+    with pytest.raises(FileNotFoundError, match=r"onnxruntime-web is missing.*npm install onnxruntime-web"):
+        export_page(*mini, "page", name="mini")
+    (tmp_path / "node_modules/onnxruntime-web/dist").mkdir(parents=True)
+    with pytest.raises(FileNotFoundError, match=r"node_modules/onnxruntime-web has no dist/ort.*and no dist/ort"):
+        export_page(*mini, "page", name="mini")
+    options = ("--page", "page", "--onnxruntime-web")
+    mistake("export", *options, "nowhere", says="--page: nowhere has no dist/")
+    web = "node_modules/onnxruntime-web"
+    for file in RUNTIME:
+        (tmp_path / web / "dist" / file).touch()
+    mistake("export", "-m", "model", *options, web, says="a page is for a HAT-BART without segments")
+    mistake("export", "--int8", "out", says="--int8 goes with --onnx")
+    mistake("export", *options[2:], "nowhere", "out", says="--onnxruntime-web goes with --page")
+    mistake("export", "-m", "model", "--page", "model", says="is the checkpoint itself")
+    assert not (tmp_path / "page").exists()
+
+
+@pytest.mark.slow
+def test_the_command(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    web = tmp_path / "node_modules/onnxruntime-web/dist"
+    web.mkdir(parents=True)
+    for source, target in RUNTIME.items():
+        os.link(folder / target, web / source)
+    assert "python -m http.server -d page" in run("export", "-m", "mini", "--page", "page").output
+    assert {file.name for file in Path("page").iterdir()} == {file.name for file in folder.iterdir()}
+    assert (tmp_path / "page/page.json").read_text() == (folder / "page.json").read_text()

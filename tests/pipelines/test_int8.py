@@ -1,0 +1,137 @@
+"""Linear layers in int8, `dtype="int8"`: what they give, what is left as it is, what is said where it is no gain."""
+
+import logging
+
+import pytest
+import torch
+from torch import nn
+from transformers import pipeline
+
+import hier_models
+from hier_models.pipelines import int8_hier
+from hier_models.pipelines.int8_hier import Int8Linear, to_int8, why_no_int8
+from tests.cases import CASES, collate, make_model
+from tests.conftest import DOCUMENTS
+
+
+TEXT = (
+    "The old bridge over the river was closed on Friday, after engineers had found cracks in two of its pillars. "
+    "Buses now take the road along the dam, which is nine miles longer. The council wants to repair the bridge by May."
+)
+
+
+@pytest.fixture
+def trial():
+    """The trial, which is forgotten before and after."""
+    why_no_int8.cache_clear()
+    yield why_no_int8
+    why_no_int8.cache_clear()
+
+
+@pytest.fixture
+def always(monkeypatch):
+    """Int8 also where this machine is slower with it."""
+    monkeypatch.setattr(int8_hier, "why_no_int8", lambda: None)
+
+
+def test_layer_against_plain_loops():
+    torch.manual_seed(0)
+    linear = nn.Linear(19, 17).requires_grad_(False)
+    states = torch.randn(2, 3, 19)
+    states[0, 1] = 0
+    got = Int8Linear(linear, is_tied=False)(states)
+    for place in [(0, 0), (0, 1), (1, 2)]:
+        row = states[place].double()
+        scale = row.abs().max() / 127
+        numbers = [round(float(value / scale)) if scale else 0 for value in row]
+        for output in range(17):
+            weights = linear.weight[output].double()
+            weight_scale = weights.abs().max() / 127
+            total = sum(number * round(float(w / weight_scale)) for number, w in zip(numbers, weights, strict=True))
+            want = total * scale * weight_scale + linear.bias[output]
+            assert got[(*place, output)].item() == pytest.approx(want.item(), abs=1e-5)
+    assert (got - linear(states)).norm() < 0.02 * linear(states).norm()
+
+
+def test_a_row_gets_alone_what_it_gets_in_a_batch():
+    layer = Int8Linear(nn.Linear(64, 48, bias=False), is_tied=False)
+    states = torch.randn(5, 64) * torch.tensor([1e-3, 1, 10, 1e3, 0])[:, None]
+    assert torch.equal(layer(states), torch.cat([layer(row[None]) for row in states]))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_family(name, always):
+    case = CASES[name]
+    model, same = make_model(case, std=0.1), make_model(case, std=0.1)
+    batch = collate(case, [case.make_document(17, 0), case.make_document(12, 1)])
+    inputs = case.inputs(batch, torch.randint(5, 50, (2, 6), generator=torch.Generator().manual_seed(1)))
+    with torch.no_grad():
+        got, want = to_int8(model)(**inputs).logits, same(**inputs).logits
+    assert any(isinstance(module, Int8Linear) for module in model.modules())
+    assert not torch.equal(got, want)
+    assert (got - want).norm() < 0.1 * want.norm()
+
+
+def test_pipeline_loads_mini_in_int8(always):
+    summarize = pipeline("summarization", model=hier_models.MINI, dtype="int8", device="cpu")
+    layers = [module for module in summarize.model.modules() if isinstance(module, Int8Linear)]
+    assert len(layers) > 80
+    assert {parameter.dtype for parameter in summarize.model.parameters()} == {torch.float32}
+    [summary] = summarize(TEXT, num_beams=1, max_new_tokens=20, min_new_tokens=5)
+    assert "bridge" in summary["summary_text"]
+
+
+def test_nothing_is_said_of_a_format_that_failed(always, caplog):
+    pipeline("summarization", model=hier_models.MINI, dtype="int8", device="cpu")
+    assert "Falling back" not in caplog.text
+
+
+def test_saved_it_is_a_checkpoint_like_others(always, tiny_model, processor, tmp_path):
+    summarize = pipeline("summarization", model=tiny_model, processor=processor, device="cpu", dtype="int8")
+    before = summarize(DOCUMENTS, max_new_tokens=8)
+    summarize.save_pretrained(tmp_path)
+    loaded = pipeline("summarization", model=str(tmp_path), device="cpu")
+    assert not any(isinstance(module, Int8Linear) for module in loaded.model.modules())
+    assert loaded.model.lm_head.weight is loaded.model.get_input_embeddings().weight
+    assert pipeline("summarization", model=str(tmp_path), device="cpu", dtype="int8")(DOCUMENTS, max_new_tokens=8) == (
+        before
+    )
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int8"])
+def test_a_pipeline_of_a_number_format_can_be_saved(dtype, tmp_path):
+    pipeline("summarization", model=hier_models.MINI, dtype=dtype, device="cpu").save_pretrained(tmp_path)
+    assert (tmp_path / "tokenizer_config.json").is_file()
+
+
+@pytest.mark.parametrize("error", [AttributeError, RuntimeError, TypeError, ValueError])
+def test_an_operator_that_is_missing_is_not_used(trial, error, monkeypatch, tiny_model, caplog):
+    def fail(rows, weight):
+        raise error("this torch is another one")
+
+    monkeypatch.setattr(int8_hier, "int8_product", fail)
+    with caplog.at_level(logging.WARNING):
+        assert not any(isinstance(module, Int8Linear) for module in to_int8(tiny_model).modules())
+    assert "torch does not multiply int8: float32 is used" in caplog.text
+
+
+def test_an_operator_that_changed_is_not_used(trial, monkeypatch):
+    monkeypatch.setattr(int8_hier, "int8_product", lambda rows, weight: rows.int() @ weight.int() + 1)
+    assert trial() == "torch multiplies int8 wrongly"
+
+
+def test_an_operator_that_is_slow_is_not_used(trial, monkeypatch):
+    times = iter([1.0, 2.0])
+    monkeypatch.setattr(int8_hier, "_seconds", lambda run: next(times))
+    assert "no faster" in trial()
+
+
+def test_it_is_tried_once(trial, monkeypatch):
+    first = trial()
+    monkeypatch.setattr(int8_hier, "int8_product", None)
+    assert trial() == first
+
+
+def test_a_model_elsewhere_is_refused():
+    with pytest.raises(ValueError, match='dtype="int8" is for CPUs, and the model is on meta'):
+        to_int8(nn.Linear(4, 4, device="meta"))
