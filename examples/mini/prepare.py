@@ -288,7 +288,7 @@ def main() -> None:
     for part, rows in parts.items():  # as they are read, they may share what the whole documents have as a formula
         also = shared_with(last, rows)
         kept = [row for place, row in enumerate(rows) if place not in also]
-        write(arguments.output / "compared" / f"{part}.jsonl", kept)
+        write(arguments.output / "pairs" / f"compared_{part}.jsonl", kept)
     for part in ("train", "validation"):
         rows = [{"text": text} for text, its_part in texts.items() if its_part == part]
         generator.shuffle(rows)

@@ -35,6 +35,7 @@ FIRST = (
     "ham_reader_warm_up",
     "ham_reader_cmrc_warm_up",
     "ham_transformer_warm_up",
+    "mini_plain",
 )
 EXPERIMENTS = sorted(path for path in FOLDER.with_name("experiments").glob("*.yaml") if path.stem not in FIRST)
 HAT_BART = FOLDER / "hat_bart"
