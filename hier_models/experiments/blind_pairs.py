@@ -131,8 +131,8 @@ def save_blind_pairs(
     for pair, place, swap in zip(ids, chosen, swaps, strict=True):
         names = dict(zip("AB", (second, first) if swap else (first, second), strict=True))
         pairs[pair] = {"id": identifiers[place] if identifiers else str(place + 1), **names}
-        texts = {letter: summaries[name][place] for letter, name in names.items()}
-        shown.append({"pair": pair, "document": documents[place], "texts": texts})
+        written = {letter: summaries[name][place] for letter, name in names.items()}
+        shown.append({"pair": pair, "document": documents[place], "texts": written})
     key = {"systems": [first, second], "aspects": list(aspects), "pairs": pairs}
     folder.mkdir(exist_ok=True)
     (folder / KEY_FILE).write_text(json.dumps(key, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
