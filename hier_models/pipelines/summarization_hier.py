@@ -72,7 +72,7 @@ class SummarizationPipeline(DocumentPipeline):
     Models that know lengths (their tokenizer has `[line]`, `[short]` and `[long]`, as that of `mini`) write a line, a
     paragraph or a page: `length`. What writes no good page in one go, as `mini`, says so in its config, with
     `task_specific_params = {"summarization": {"paragraphs": 4}}`: a page is then the short summaries of at most that
-    many parts of the document. `truncation`, `query` and `return_copied` have it written in one go.
+    many parts of the document, with a `query` one. `truncation` and `return_copied` have it written in one go.
 
     Models with a processor that knows phrases (Highlight-Transformer) read the key phrases that it finds, or
     `phrases`, for all documents of a call, or for one as its entry "phrases".
@@ -274,8 +274,8 @@ class SummarizationPipeline(DocumentPipeline):
         whole = example
         if condenses and limit is not None and tokens_of(example) > limit:
             example = self._condensed(name, value, example, limit, wanted, question)
-        if condenses and paragraphs > 1 and query is None:
-            parts = self._parts(name, value, tokens_of(whole), paragraphs, limit)
+        if condenses and paragraphs > 1:
+            parts = [example] if query else self._parts(name, value, tokens_of(whole), paragraphs, limit)
             example.notes |= {"parts": parts, "paragraphs": paragraphs}
             if "num_omitted_tokens" in example.counts:
                 read = sum(map(len, parts))

@@ -281,6 +281,15 @@ def test_pages_in_batches_and_in_several_forms(pages):
     assert once["summary_text"] != alone[0]["summary_text"]
 
 
+def test_pages_with_and_without_a_query_in_one_batch(pages):
+    text = " ".join(f"Bee number {number} flies far." for number in range(12))
+    documents = [{"text": text}, {"text": text, "query": "What does bee number 7 do?"}]
+    options = {"length": "long", "max_new_tokens": 36, "return_truncation": True}
+    alone = [pages(document, **options)[0] for document in documents]
+    assert pages(documents, batch_size=2, **options) == alone
+    assert alone[0] != alone[1]
+
+
 def test_a_page_of_a_long_document_reads_more_than_a_paragraph(pages):
     text = " ".join(f"Bee number {number} flies far." for number in range(90))
     omitted = [
