@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ..checkpoints import MINI_NAME, resolve_checkpoint
+from ..checkpoints import MINI_NAME, resolve_checkpoint, why_no_checkpoint
 from ..families import FAMILIES
 from . import loading, options
 from .documents import QUERY
@@ -99,6 +99,8 @@ def evaluate(
     judges = loading.given_only(bert_score=bert_score, nli=nli)
     if judges and asked != Task.summarization:
         raise MistakeError("--bert-score and --nli are for summaries; leave them out")
+    if judges:
+        _check_judges(bert_score, nli)
     files: dict[str, Any] = {"predictions_file": predictions, "results_file": json_file}
     where = path if path.exists() else data
     if asked == Task.poem_generation:
@@ -186,6 +188,23 @@ def _evaluate_selected_rows(
 
     with mistakes("--selected-rows", ValueError):
         return evaluate_selected_rows(model, processor, documents, numbers, **settings)
+
+
+def _check_judges(bert_score: str | None, nli: str | None) -> None:
+    """Refuse, before the work begins, models that cannot score summaries."""
+    from transformers import AutoConfig
+
+    from ..metrics.model_scores import MINILM, entailment_label, minilm_folder
+
+    for option, name in (("--bert-score", bert_score), ("--nli", nli)):
+        if name is not None and (name, option) != (MINILM, "--bert-score") and (reason := why_no_checkpoint(name)):
+            raise MistakeError(f"{option}: {reason}")
+    if bert_score == MINILM:
+        with mistakes("--bert-score", ModuleNotFoundError):
+            minilm_folder()
+    if nli is not None:
+        with mistakes("--nli", OSError, ValueError):
+            entailment_label(AutoConfig.from_pretrained(nli).id2label, nli)
 
 
 def _check_no_summaries(model: str, encoder: bool = False) -> None:

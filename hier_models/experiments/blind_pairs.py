@@ -20,7 +20,7 @@ from ..metrics.document_scores import DocumentScores, means, paired_bootstrap
 # Those of the Highlight-Transformer's paper.
 ASPECTS = {
     "informativeness": "Which covers more of what matters in the document?",
-    "fluency": "Which is better organized, and better English?",
+    "fluency": "Which is better organized, and more correct in grammar?",
     "non-redundancy": "Which repeats less?",
 }
 CHOICES = ("A", "B", "tie")

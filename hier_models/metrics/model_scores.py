@@ -122,7 +122,7 @@ def entailment_scores(
     if len(summaries) != len(documents):
         raise ValueError(f"documents: got {len(documents)} for {len(summaries)} summaries; give one for each")
     judge = AutoModelForSequenceClassification.from_pretrained(model, dtype=torch.float32).eval()
-    entailment = _entailment_label(judge.config.id2label, model)
+    entailment = entailment_label(judge.config.id2label, model)
     tokenizer = AutoTokenizer.from_pretrained(model)
     longest = _longest(judge.config)
     scores, cut = [], 0
@@ -148,7 +148,7 @@ def entailment_scores(
     return scores
 
 
-def _entailment_label(id2label: dict[int, str], model: str) -> int:
+def entailment_label(id2label: dict[int, str], model: str) -> int:
     """Which label says that the one follows from the other."""
     found = [
         number
@@ -157,7 +157,7 @@ def _entailment_label(id2label: dict[int, str], model: str) -> int:
     ]
     if len(found) != 1:
         raise ValueError(
-            f"--nli: one label of {model!r} must be entailment, got {', '.join(map(str, id2label.values()))}. Give a "
+            f"One label of {model!r} must be entailment, got {', '.join(map(str, id2label.values()))}. Give a "
             "model that was trained on natural language inference, such as MNLI, with its labels' names in its config."
         )
     return found[0]

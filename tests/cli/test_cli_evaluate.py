@@ -123,6 +123,12 @@ def test_evaluate_transcripts(checkpoint: str):
     mistake("evaluate", "-m", checkpoint, "talk.jsonl", *options[:2], "--source-kind", "turn", says="got 'turn'")
 
 
+def test_evaluate_by_models_that_are_none(checkpoint: str, records: str):
+    mistake("evaluate", records, "--nli", "./nothing", says="--nli: there is no folder './nothing'")
+    mistake("evaluate", records, "--bert-score", "./nothing", says="--bert-score: there is no folder './nothing'")
+    mistake("evaluate", records, "-m", "lead", "--nli", checkpoint, says="must be entailment, got LABEL_0")
+
+
 def test_evaluate_by_models(checkpoint: str, records: str):
     """BERTScore and an NLI model of the same tiny vocabulary."""
     from transformers import AutoTokenizer, BertConfig, BertForSequenceClassification
