@@ -29,7 +29,7 @@ from tqdm import tqdm
 from transformers import pipeline
 
 from hier_models import MINI
-from hier_models.metrics import Rouge
+from hier_models.training.metrics import score_documents
 
 
 NAMES = ("rouge1", "rouge2", "rougeLsum")
@@ -80,12 +80,8 @@ def by_page(texts: list[str], folder: Path, chromium: str) -> tuple[list[str], f
 
 def scores_of(written: list[str], abstracts: list[str]) -> np.ndarray:
     """ROUGE of each paper in percent, (papers, names)."""
-    rouge, settings = Rouge(), {"use_stemmer": True, "sentence_splitter": "punkt"}
-    found = [
-        rouge.compute(predictions=[one], references=[two], **settings)
-        for one, two in zip(written, abstracts, strict=True)
-    ]
-    return 100 * np.array([[row[name] for name in NAMES] for row in found])
+    found, _ = score_documents(written, abstracts)
+    return np.array([found[name] for name in NAMES]).T
 
 
 def main() -> None:

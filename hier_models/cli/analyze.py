@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import re
-from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,11 +14,21 @@ import typer
 from ..checkpoints import MINI_NAME
 from ..journal import Journal, digest
 from . import options
-from .documents import KINDS, free_name
 from .errors import MistakeError, check_parent, first_paragraph, mistakes, say, state
 from .jobs import check_all_sources, make_texts, write_texts
-from .loading import check_checkpoint, family_of, generation_settings, given_only, load_pipeline, making_of, quiet
+from .loading import check_checkpoint, family_of, generation_settings, given_only, load_pipeline, making_of
 from .options import Dtype, command
+from .predictions import (
+    LoadedDocuments,
+    check_predictions,
+    have_references,
+    load_test_set,
+    match_predictions,
+    match_summaries,
+    read_named,
+    read_predictions,
+    read_rows,
+)
 
 
 REFERENCE = "reference"
@@ -57,15 +65,13 @@ def analyze(
     """Report what models copy from where."""
     if not models and not predictions:
         models = [MINI_NAME]
-    checkpoints, files = _named("--model", models), _named("--predictions", predictions)
+    checkpoints, files = read_named("--model", models), read_named("--predictions", predictions)
     names = list(dict.fromkeys([*checkpoints, *files, *([REFERENCE] if reference else [])]))
     if reference and REFERENCE in {*checkpoints, *files}:
         raise MistakeError(f"--reference: the name {REFERENCE!r} is taken; give the other one a name: NAME=…")
     for name in checkpoints.values():
         check_checkpoint(name)
-    for name, file in files.items():
-        if not Path(file).expanduser().is_file():
-            raise MistakeError(f"--predictions: there is no file {file!r} (for {name})")
+    check_predictions(files)
     generated = [name for name in checkpoints if name not in files]
     generation = generation_settings(max_length, min_length, num_beams, settings)
     if not generated and (generation or max_source_length):
@@ -77,14 +83,14 @@ def analyze(
     require_matplotlib()
     with mistakes("--threshold", ValueError):
         rule = CopyRule(threshold=threshold)
-    given = {name: _read_rows(Path(file).expanduser()) for name, file in files.items()}
+    given = read_predictions(files)
     # References are looked at only where they are of use: data may have none, or some that could not be used.
-    with_references = reference or summary_column or any("reference" in row for rows in given.values() for row in rows)
+    with_references = reference or summary_column or have_references(given)
     on_hub = given_only(config_name=config_name, revision=revision)
-    documents = _load(data, split, text_column, summary_column if with_references else "", limit, **on_hub)
+    documents = load_test_set(data, split, text_column, summary_column if with_references else "", limit, **on_hub)
     if reference and documents.references is None:
         raise MistakeError(f"--reference: {data} has no reference summaries; --summary-column names their column")
-    summaries = {name: _match(f"--predictions: {files[name]}", rows, documents) for name, rows in given.items()}
+    summaries = match_predictions(given, files, documents)
     if reference:
         summaries[REFERENCE] = (documents.references or [])[: len(documents)]
     output.mkdir(exist_ok=True)
@@ -96,7 +102,7 @@ def analyze(
         if name in generated:
             made = output / f"summaries-{name}.jsonl"
             pipe = _generate(checkpoint, documents, made, making, batch_size, device, dtype)
-            summaries[name] = _match(str(made), _read_rows(made), documents)
+            summaries[name] = match_summaries(str(made), read_rows(made), documents)
         family = family_of(checkpoint)
         attends_to_rows = family is not None and family.report == "rows"
         if heatmaps or attends_to_rows:
@@ -114,10 +120,10 @@ def analyze(
     with mistakes("--language", ValueError):
         report = CopyingReport(rule, language=language, shown=shown)
     ordered = {name: summaries[name] for name in names}
+    references: list[Any] = documents.references or [None] * len(documents)
     for number, (identifier, document) in enumerate(tqdm(documents, desc="Comparing", disable=None)):
-        references = documents.references
         texts_of_it = {name: texts[number] for name, texts in ordered.items()}
-        report.add(document, texts_of_it, identifier, references[number] if references else None)
+        report.add(document, texts_of_it, identifier, references[number])
     for save, name in zip(
         (report.save_json, report.save_copies, report.save_png, report.save_html), REPORT_FILES, strict=True
     ):
@@ -131,47 +137,6 @@ def analyze(
             line += f"; {found['encoded_rows'] / found['rows']:.0%} of the rows read"
         print(line)
     say(f"Written: {', '.join([*REPORT_FILES, *([ENTROPY_FILE] if entropy else [])])} in {output}")
-
-
-@dataclass
-class _Documents:
-    """The documents of a test set."""
-
-    rows: Any  # as `load_documents` gives them
-    identifiers: list[str]  # a name for each, all different; also of those that --documents leaves out
-    named: bool  # whether they have identifiers of their own, and not only numbers
-    references: list[str] | None  # the reference summaries, if they were asked for and are there
-    data: str  # what the user calls the data
-    limit: int  # how many documents are looked at
-
-    def __len__(self) -> int:
-        return self.limit
-
-    def __iter__(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        for number in range(self.limit):
-            yield self.identifiers[number], self[number]
-
-    def __getitem__(self, number: int) -> dict[str, Any]:
-        row = self.rows[number]
-        return {kind: row[kind] for kind in KINDS if kind in row}
-
-
-def _named(option: str, given: list[str] | None) -> dict[str, str]:
-    """Read [NAME=]VALUE, name -> value; without a name it is the last part of the path."""
-    found: dict[str, str] = {}
-    for entry in given or []:
-        name, equals, value = entry.partition("=")
-        if not equals or "/" in name or Path(entry).expanduser().exists():
-            path = Path(entry).expanduser()
-            name, value = (path.name if path.is_dir() or option == "--model" else path.stem), entry
-        if not value:
-            raise MistakeError(f"{option}: got {entry!r}; write NAME=VALUE, or only the value")
-        if not re.fullmatch(r"[\w.+-]+", name) or name.startswith("."):
-            raise MistakeError(f"{option}: {name!r} cannot be part of a file's name; give letters: NAME={value}")
-        if name in found:
-            raise MistakeError(f"{option}: two are called {name!r}; give them names: NAME={value}")
-        found[name] = value
-    return found
 
 
 def _check_output(output: Path, data: str, files: Mapping[str, str]) -> None:
@@ -189,83 +154,9 @@ def _check_output(output: Path, data: str, files: Mapping[str, str]) -> None:
             raise MistakeError(f"{what}: {path} would be overwritten by the report; give another --output")
 
 
-def _load(
-    data: str, split: str | None, text_column: str | None, summary_column: str | None, limit: int | None, **on_hub: Any
-) -> _Documents:
-    quiet()
-    from ..data import load_documents
-
-    path = Path(data).expanduser()
-    rows: Any = load_documents(
-        path if path.exists() else data, split=split, text_column=text_column, summary_column=summary_column, **on_hub
-    )
-    own = [str(name or "") for name in rows["id"]] if "id" in rows.column_names else [""] * len(rows)
-    seen: Counter[str] = Counter()
-    # As `summarize` calls them.
-    identifiers = [free_name(known or f"{data}:{number}", seen) for number, known in enumerate(own, start=1)]
-    references = list(rows["summary"]) if "summary" in rows.column_names else None
-    return _Documents(rows, identifiers, any(own), references, data, min(limit or len(rows), len(rows)))
-
-
-def _read_rows(file: Path) -> list[dict[str, Any]]:
-    """Read what `evaluate --predictions` or `summarize --output` wrote."""
-    rows: list[dict[str, Any]] = []
-    with mistakes(f"--predictions: {file} is no text", UnicodeDecodeError), file.open(encoding="utf-8") as stream:
-        for number, line in enumerate(stream, start=1):
-            if not line.strip():
-                continue
-            with mistakes(f"--predictions: {file}:{number} is no JSON", ValueError):
-                row = json.loads(line)
-            if not isinstance(row, dict) or not isinstance(row.get("summary"), str):
-                raise MistakeError(f"--predictions: {file}:{number} has no summary; give what a command here wrote")
-            rows.append(row)
-    if not rows:
-        raise MistakeError(f"--predictions: {file} is empty; it must have a summary of each document")
-    return rows
-
-
-def _match(what: str, rows: list[dict[str, Any]], documents: _Documents) -> list[str]:
-    """Find the summary of each document: by its identifier, by its number in it, or by the order."""
-    total = len(documents.identifiers)
-    known = {identifier: number for number, identifier in enumerate(documents.identifiers)}
-    named = [str(row.get("id") or "") for row in rows]
-    counted = [re.fullmatch(r".*:(\d+)", name, re.DOTALL) for name in named]
-    if documents.named and all(named):
-        places = [known.get(name) for name in named]
-    elif not documents.named and all(counted):
-        # `summarize` numbers documents without identifiers after the name of their file, however that was written.
-        numbers = [int(match[1]) for match in counted if match]
-        places = [number - 1 if 0 < number <= total else None for number in numbers]
-        if None in places and len(rows) == total and numbers == sorted(set(numbers)):
-            places = list(range(total))  # lines that `summarize` set aside, and counted, are no longer there
-    elif len(rows) in (total, len(documents)):
-        places = list(range(len(rows)))
-    else:
-        has = f"{len(rows)} summaries, and {documents.data} has {total} documents"
-        raise MistakeError(f"{what} has {has}; without ids, match both")
-    found: dict[int, dict[str, Any]] = {}
-    for number, (place, row) in enumerate(zip(places, rows, strict=True), start=1):
-        if place is None:
-            raise MistakeError(f"{what}: summary {number} is of {row['id']!r}, which is not among the documents")
-        name = documents.identifiers[place]
-        if place in found:
-            raise MistakeError(f"{what} has several summaries of {name!r}")
-        if documents.references and row.get("reference") not in (documents.references[place], None):
-            raise MistakeError(
-                f"{what}: summary {number} is of another document than {name!r}: their references differ"
-            )
-        found[place] = row
-    if missing := [name for number, name in enumerate(documents.identifiers[: len(documents)]) if number not in found]:
-        raise MistakeError(
-            f"{what} has no summary of {len(missing)} of {len(documents)} documents, such as {missing[0]!r}; finish "
-            "the job that makes them, or take fewer with --documents"
-        )
-    return [found[number]["summary"] for number in range(len(documents))]
-
-
 def _generate(
     checkpoint: str,
-    documents: _Documents,
+    documents: LoadedDocuments,
     file: Path,
     settings: dict[str, Any],
     batch_size: int,
@@ -299,7 +190,7 @@ def _generate(
 def _draw_heatmaps(
     pipe: Any,
     name: str,
-    documents: _Documents,
+    documents: LoadedDocuments,
     summaries: list[str],
     count: int,
     max_source_length: int | None,
@@ -331,7 +222,7 @@ def _draw_heatmaps(
 
 
 def _entropy(
-    pipe: Any, name: str, documents: _Documents, summaries: list[str], max_source_length: int | None
+    pipe: Any, name: str, documents: LoadedDocuments, summaries: list[str], max_source_length: int | None
 ) -> dict[str, Any]:
     """Measure how spread out a model's attention over rows is."""
     from tqdm import tqdm

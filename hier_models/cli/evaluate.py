@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ..checkpoints import MINI_NAME, resolve_checkpoint, why_no_checkpoint
+from ..checkpoints import MINI_NAME, resolve_checkpoint
 from ..families import FAMILIES
 from . import loading, options
 from .documents import QUERY
@@ -196,13 +196,13 @@ def _check_judges(bert_score: str | None, nli: str | None) -> None:
 
     from ..metrics.model_scores import MINILM, entailment_label, minilm_folder
 
-    for option, name in (("--bert-score", bert_score), ("--nli", nli)):
-        if name is not None and (name, option) != (MINILM, "--bert-score") and (reason := why_no_checkpoint(name)):
-            raise MistakeError(f"{option}: {reason}")
     if bert_score == MINILM:
         with mistakes("--bert-score", ModuleNotFoundError):
             minilm_folder()
+    elif bert_score is not None:
+        loading.check_checkpoint(bert_score, "--bert-score")
     if nli is not None:
+        loading.check_checkpoint(nli, "--nli")
         with mistakes("--nli", OSError, ValueError):
             entailment_label(AutoConfig.from_pretrained(nli).id2label, nli)
 

@@ -9,10 +9,17 @@ from typing import Annotated
 import typer
 
 from . import options
-from .analyze import _load, _match, _named, _read_rows
 from .errors import MistakeError, check_parent, mistakes, say
 from .loading import given_only
 from .options import command
+from .predictions import (
+    check_predictions,
+    have_references,
+    load_test_set,
+    match_predictions,
+    read_named,
+    read_predictions,
+)
 
 
 @command("judge")
@@ -34,21 +41,18 @@ def judge(
             raise MistakeError("--votes: counts votes on pairs that are there; leave out --predictions and --output")
         _count(Path(data).expanduser(), votes)
         return
-    files = _named("--predictions", predictions)
+    files = read_named("--predictions", predictions)
     if len(files) != 2 or output is None:
         raise MistakeError(f"give two systems' summaries with -p (got {len(files)}) and a folder with -o; or --votes")
-    for name, file in files.items():
-        if not Path(file).expanduser().is_file():
-            raise MistakeError(f"--predictions: there is no file {file!r} (for {name})")
+    check_predictions(files)
     if output.exists() and not output.is_dir():
         raise MistakeError(f"--output: {output} is a file; give a folder")
     check_parent(output, "--output")
-    given = {name: _read_rows(Path(file).expanduser()) for name, file in files.items()}
+    given = read_predictions(files)
     # References only where predictions have them, which tells whether they are of the same documents.
-    referenced = any("reference" in row for rows in given.values() for row in rows)
     on_hub = given_only(config_name=config_name, revision=revision)
-    documents = _load(data, split, text_column, None if referenced else "", None, **on_hub)
-    summaries = {name: _match(f"--predictions: {files[name]}", rows, documents) for name, rows in given.items()}
+    documents = load_test_set(data, split, text_column, None if have_references(given) else "", None, **on_hub)
+    summaries = match_predictions(given, files, documents)
     from ..data.tokenizing import plain_text, source_kind
     from ..experiments.blind_pairs import KEY_FILE, PAGE_FILE, save_blind_pairs
 

@@ -10,7 +10,8 @@ from ..inspection.pages import page
 from ..models.sentence_splitting import abbreviations
 from ..models.summary_lengths import length_ids
 from ..pipelines.common_words_hier import COMMON_WORDS
-from ..pipelines.summarization_hier import LEAST_REPEATED, MOST_OF_SHORT, NEW_TOKENS, PART, SummarizationPipeline
+from ..pipelines.long_documents_hier import LEAST_REPEATED
+from ..pipelines.summarization_hier import MOST_OF_SHORT, NEW_TOKENS, PART, SummarizationPipeline
 from ..pipelines.written_form_hier import COMMON, NAMES, is_uncased
 from .onnx_export import export_onnx
 from .onnx_running import DECODER, ENCODER, SETTINGS, SHARED

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..data.tokenizing import plain_text, source_kind
+from ..metrics import Rouge
 from ..metrics.reference_free import (
     ReferenceFreeCounts,
     reference_free_counts,
     reference_free_rows,
     reference_free_scores,
 )
-from ..training.metrics import score_documents
 from .copying import Copy, CopyRule, SourceText, find_copies, is_judged, source_text, split_summary
 from .pages import Page, aligned, counted, printable, require_matplotlib, save_figure
 
@@ -85,6 +85,7 @@ class CopyingReport(Page):
         self.rule = rule or CopyRule()
         self.language, self.shown, self.bins, self.title = language, shown, bins, title
         self.block_name = "paragraph"
+        self._rouge = Rouge()
         self._copies: dict[str, list[_Copies]] = {}
         self._pages: list[dict[str, Any]] = []
 
@@ -133,7 +134,7 @@ class CopyingReport(Page):
         name = identifier or str(number)
         found: dict[str, list[Copy | None]] = {}
         texts: dict[str, list[str]] = {}
-        scores = _rouge(list(summaries.values()), reference)
+        scores = self._rouge_of(list(summaries.values()), reference)
         for (model, summary), rouge in zip(summaries.items(), scores, strict=True):
             texts[model] = split_summary(summary, self.language)
             found[model] = find_copies(source, texts[model], self.rule)
@@ -145,6 +146,15 @@ class CopyingReport(Page):
         if len(self._pages) < self.shown:
             self._pages.append(self._page(name, source, texts, found) | {"rouge": scores})
         return found
+
+    def _rouge_of(self, summaries: list[str], reference: str | None) -> list[dict[str, float] | None]:
+        """What each summary of a document has in common with its reference, as `evaluate` scores it."""
+        if reference is None:
+            return [None] * len(summaries)
+        texts = {"predictions": summaries, "references": [reference] * len(summaries)}
+        options = {"use_stemmer": True, "use_aggregator": False, "sentence_splitter": "punkt"}
+        scores = self._rouge.compute(**texts, **options)
+        return [{name: 100 * scores[name][place] for name in ROUGE} for place in range(len(summaries))]
 
     def as_dict(self) -> dict[str, Any]:
         """Give all numbers.
@@ -435,14 +445,6 @@ def _interval(entries: list[_Copies]) -> list[float] | None:
         means.append(sums[drawn].sum() / counts[drawn].sum())
     low, high = np.quantile(means, [0.025, 0.975])
     return [float(low), float(high)]
-
-
-def _rouge(summaries: list[str], reference: str | None) -> list[dict[str, float] | None]:
-    """What each summary of a document has in common with its reference."""
-    if reference is None:
-        return [None] * len(summaries)
-    scores, _ = score_documents(summaries, [reference] * len(summaries))
-    return [{name: scores[name][place] for name in ROUGE} for place in range(len(summaries))]
 
 
 def _percent(value: float | None) -> str:

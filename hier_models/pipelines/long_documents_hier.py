@@ -4,7 +4,7 @@ import re
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Collection
-from itertools import accumulate, chain
+from itertools import accumulate, chain, pairwise
 from typing import Any
 
 import torch
@@ -15,6 +15,8 @@ from .common_words_hier import COMMON_WORDS
 from .document_pipeline_hier import Example, as_text
 
 
+ENDS, CLOSING = (".", "!", "?", "…"), "\"'”’)] "  # of sentences
+LEAST_REPEATED = 5  # tokens of a sentence that a page has once
 _WORD = re.compile(r"\w+")
 # How much a sentence has of what its neighbours have in common with a query: answers stand beside what is asked for.
 _NEARBY = (1 / 3, 1 / 2, 1.0, 1 / 2, 1 / 3)
@@ -96,6 +98,22 @@ def parts_of(name: str, value: Any, number: int, count: Callable[[list[str]], li
         part = (2 * until - size) * number // (2 * sum(sizes))  # where its middle lies
         parts[part] = (parts.get(part, (start, end))[0], end)
     return [value[start:end] for start, end in parts.values()] or [value]
+
+
+def page_of(paragraphs: list[list[int]], tokenizer: Any) -> list[int]:
+    """The tokens of paragraphs, without sentences that have no end, and those that are there already."""
+    page: list[int] = []
+    seen: set[tuple[int, ...]] = set()
+    for ids in paragraphs:
+        tokens = [token for token in ids if token not in tokenizer.all_special_ids]
+        ends = [place for place, token in enumerate(tokens, 1) if tokenizer.decode(token).endswith(ENDS)]
+        rest = tokenizer.decode(tokens[ends[-1] :]) if ends else ""
+        for start, end in pairwise([0, *ends, *([] if rest.strip(CLOSING) else [len(tokens)])]):
+            sentence = tuple(tokens[start:end])
+            if len(sentence) < LEAST_REPEATED or sentence not in seen:  # "U.S." ends with two short ones
+                page += sentence
+            seen.add(sentence)
+    return page
 
 
 def central_sentences(

@@ -1,7 +1,6 @@
 """Summarization: text, turns or articles in, summary out, for any encoder-decoder model of Transformers."""
 
 from collections.abc import Mapping
-from itertools import pairwise
 from typing import Any
 
 import torch
@@ -24,17 +23,15 @@ from .document_pipeline_hier import (
 from .faithful_hier import FaithfulLogitsProcessor, WordPieces, is_english
 from .faithful_hier import logger as faithful_logger
 from .importance_tagger_hier import ImportanceTagger, load_importance_tagger
-from .long_documents_hier import condense, is_about, parts_of, tokens_of, with_query
+from .long_documents_hier import CLOSING, ENDS, condense, is_about, page_of, parts_of, tokens_of, with_query
 from .sources_hier import attended_sentences, document_sentences, plain_offsets, sources_of_tokens, summary_spans
 from .written_form_hier import is_uncased, moved_places, restore_written_form
 
 
 # Least and most tokens of a summary of a length.
 NEW_TOKENS = {"line": (0, 64), "short": (34, 192), "long": (150, 512)}
-ENDS, CLOSING = (".", "!", "?", "…"), "\"'”’)] "
 ASKED = (64, 256)  # least and most tokens read of a document for a query, by a model that does not read the query
 MOST_OF_SHORT = 64  # tokens of a summary, however short its document; else two thirds of it
-LEAST_REPEATED = 5  # tokens of a sentence that a page has once
 PART = 256  # tokens of a document that a paragraph of a page is made of
 
 
@@ -386,7 +383,7 @@ class SummarizationPipeline(DocumentPipeline):
         written = super()._forward({"examples": parts}, **settings)["output_ids"]  # (parts, sequences, target)
         begin = [int(written[0, 0, 0]), self.tokenizer.convert_tokens_to_ids("[long]")]
         rows = [
-            [*begin, *self._page(paragraphs), self.tokenizer.eos_token_id]
+            [*begin, *page_of(paragraphs, self.tokenizer), self.tokenizer.eos_token_id]
             for page in written.split([len(page) for page in pages])
             for paragraphs in page.transpose(0, 1).tolist()
         ]
@@ -405,21 +402,6 @@ class SummarizationPipeline(DocumentPipeline):
             if name in settings:
                 settings[name] //= paragraphs
         return settings
-
-    def _page(self, paragraphs: list[list[int]]) -> list[int]:
-        """The tokens of paragraphs, without sentences that have no end, and those that are there already."""
-        page: list[int] = []
-        seen: set[tuple[int, ...]] = set()
-        for ids in paragraphs:
-            tokens = [token for token in ids if token not in self.tokenizer.all_special_ids]
-            ends = [place for place, token in enumerate(tokens, 1) if self.tokenizer.decode(token).endswith(ENDS)]
-            rest = self.tokenizer.decode(tokens[ends[-1] :]) if ends else ""
-            for start, end in pairwise([0, *ends, *([] if rest.strip(CLOSING) else [len(tokens)])]):
-                sentence = tuple(tokens[start:end])
-                if len(sentence) < LEAST_REPEATED or sentence not in seen:  # "U.S." ends with two short ones
-                    page += sentence
-                seen.add(sentence)
-        return page
 
     def _knows_lengths(self) -> bool:
         return {f"[{length}]" for length in NEW_TOKENS} <= set(self.tokenizer.all_special_tokens)

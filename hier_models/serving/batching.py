@@ -17,6 +17,7 @@ logger = logging.getLogger(__name__)
 
 ALIKE = 2.0  # documents of one batch are at most so many times as long as one another: all are padded to the longest
 SHORT = 500  # characters; among shorter ones the length does not matter
+BESIDES = ("page_starts", "query", "phrases")  # what a document may come with
 SHOWN_EVERY = 0.25  # seconds between two looks at what is being written
 
 Tell = Callable[[str, dict[str, Any]], None]
@@ -49,7 +50,7 @@ class Job:
     @property
     def size(self) -> int:
         """Characters."""
-        [parts] = [value for name, value in self.document.items() if name not in ("page_starts", "query", "phrases")]
+        [parts] = [value for name, value in self.document.items() if name not in BESIDES]
         return max(SHORT, len(parts) if isinstance(parts, str) else sum(len(str(part)) for part in parts))
 
     def goes_with(self, other: Job) -> bool:

@@ -27,7 +27,7 @@ from ..data.document_files import decoded, read_document
 from ..data.record_readers import DOCUMENT_SUFFIXES, TEXT_SUFFIXES
 from ..inspection.pages import page
 from ..models.summary_lengths import LENGTHS
-from .batching import Batcher, Job, RefusedError, shows
+from .batching import BESIDES, Batcher, Job, RefusedError, shows
 
 
 logger = logging.getLogger(__name__)
@@ -75,7 +75,7 @@ class Asked(BaseModel):
 
     def job(self, **others: Any) -> Job:
         """Make it a job of the batcher's."""
-        names = (*KINDS, "page_starts", "query", "phrases")
+        names = (*KINDS, *BESIDES)
         document = {name: value for name in names if (value := getattr(self, name)) is not None}
         settings = {"return_truncation": True, "length": self.length, "faithful": self.faithful}
         settings["return_sources"] = self.sources or None

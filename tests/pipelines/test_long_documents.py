@@ -10,7 +10,7 @@ import torch
 from transformers import pipeline
 
 import hier_models
-from hier_models.pipelines.long_documents_hier import central_sentences, condense, parts_of
+from hier_models.pipelines.long_documents_hier import central_sentences, condense, page_of, parts_of
 from tests.conftest import DOCUMENTS, TURNS
 
 
@@ -256,7 +256,7 @@ def test_a_page_is_the_short_summaries_of_its_parts(pages):
     assert len(parts) == 3
     written = [pages(part, length="short", **one)[0]["summary_token_ids"].tolist() for part in parts]
     special = pages.tokenizer.all_special_ids
-    words = pages._page(written)
+    words = page_of(written, pages.tokenizer)
     record = pages(text, length="long", max_new_tokens=36, return_tensors=True, return_truncation=True)[0]
     ids = record["summary_token_ids"].tolist()
     assert words
@@ -307,13 +307,13 @@ def test_paragraphs_end_with_a_whole_sentence(pages):
         ('Bees "fly."', 'Bees "fly."'),
         ("Bees fly", "Bees fly"),
     ):
-        assert encode.decode(pages._page([encode(text)["input_ids"]])).strip() == kept
+        assert encode.decode(page_of([encode(text)["input_ids"]], encode)).strip() == kept
 
 
 def test_a_page_has_a_sentence_once(pages):
     encode = pages.tokenizer
     paragraphs = ["Bees fly far away today. The U.S. bees do.", "Bees fly far away today. They rest. U.S. bees rest."]
-    page = encode.decode(pages._page([encode(text)["input_ids"] for text in paragraphs]))
+    page = encode.decode(page_of([encode(text)["input_ids"] for text in paragraphs], encode))
     assert page.replace(" ", "") == "Beesflyfarawaytoday.TheU.S.beesdo.Theyrest.U.S.beesrest."
 
 
