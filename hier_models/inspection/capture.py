@@ -12,7 +12,8 @@ import torch
 
 from ..pipelines import SummarizationPipeline
 from ..pipelines.copied_words_hier import token_ends
-from ..pipelines.sources_hier import eager_attention, evaluating
+from ..pipelines.document_pipeline_hier import evaluating
+from ..pipelines.sources_hier import eager_attention
 from ..pipelines.written_form_hier import restore_written_form
 from .heatmap import FloatArray, HierarchicalAttentionMap, top_sentences
 from .row_attention import attends_to_rows, row_attention_weights, row_texts

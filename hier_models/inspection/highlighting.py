@@ -13,7 +13,8 @@ import torch
 
 from ..pipelines import SummarizationPipeline
 from ..pipelines.copied_words_hier import copied_words, copy_shares
-from ..pipelines.sources_hier import eager_attention, evaluating
+from ..pipelines.document_pipeline_hier import evaluating
+from ..pipelines.sources_hier import eager_attention
 from .capture import check_generation, given_document, summary_ids
 from .heatmap import FloatArray
 from .pages import Page, aligned, counted, printable

@@ -66,6 +66,12 @@ class Page:
         """The page, without a file."""
         return page(self.template, **{"title": self.title, **self._fields()})
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows of it: the page, in a frame that keeps its styles and scripts to itself."""
+        frame = "width: 100%; height: 36rem; border: 0; resize: vertical; overflow: auto"
+        title = html.escape(printable(self.title))
+        return f'<iframe srcdoc="{html.escape(self.page())}" title="{title}" style="{frame}"></iframe>'
+
     def _fields(self) -> dict[str, Any]:
         """What the template asks for."""
         raise NotImplementedError

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from ..pipelines.sources_hier import evaluating
+from ..pipelines.document_pipeline_hier import evaluating
 from .heatmap import FloatArray
 
 

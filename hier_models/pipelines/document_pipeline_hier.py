@@ -3,6 +3,7 @@
 import copy
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -70,6 +71,11 @@ class HierPipeline(Pipeline):
         super().__init__(**kwargs)
         if dtype in ("int8", torch.int8):
             to_int8(self.model)
+
+    def forward(self, model_inputs: Any, **forward_params: Any) -> Any:
+        """Run the model without dropout, also while it is in training."""
+        with evaluating(self.model):
+            return super().forward(model_inputs, **forward_params)
 
     def save_pretrained(self, save_directory: Any, **kwargs: Any) -> None:
         """Save the model and its processor or tokenizer. To share them with their code, use `hier_models.export`."""
@@ -513,3 +519,15 @@ def total_length(generation_config: GenerationConfig, kind: str, prompt_length: 
     new_tokens: int | None = getattr(generation_config, f"{kind}_new_tokens")
     length: int | None = getattr(generation_config, f"{kind}_length")
     return length if new_tokens is None else new_tokens + prompt_length
+
+
+@contextmanager
+def evaluating(model: torch.nn.Module) -> Iterator[None]:
+    """Turn dropout off, and leave every module in the mode it was in."""
+    modes = {module: module.training for module in model.modules()}
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, mode in modes.items():
+            module.training = mode

@@ -9,8 +9,7 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import AutoModelForTokenClassification, AutoProcessor
 from transformers.utils import logging
 
-from .document_pipeline_hier import NO_LIMIT
-from .sources_hier import evaluating
+from .document_pipeline_hier import NO_LIMIT, evaluating
 
 
 logger = logging.get_logger(__name__)

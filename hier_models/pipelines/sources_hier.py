@@ -262,15 +262,3 @@ def eager_attention(model: Any) -> Iterator[None]:
         yield
     finally:
         model.set_attn_implementation(before)
-
-
-@contextmanager
-def evaluating(model: torch.nn.Module) -> Iterator[None]:
-    """Turn dropout off, and leave every module in the mode it was in."""
-    modes = {module: module.training for module in model.modules()}
-    model.eval()
-    try:
-        yield
-    finally:
-        for module, mode in modes.items():
-            module.training = mode

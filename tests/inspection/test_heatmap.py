@@ -209,6 +209,15 @@ def test_page_needs_nothing_else(tmp_path: Path):
     assert "default-src 'none'" in policy
 
 
+def test_notebook_shows_the_page_in_a_frame_of_its_own():
+    nasty = make_map(1, len(NASTY), 4, texts=NASTY, title=NASTY[0])
+    shown = re.fullmatch(r'<iframe srcdoc="([^"]*)" title="([^"]*)" style="[^"]*"></iframe>', nasty._repr_html_())
+    assert shown
+    assert not {"<", ">"} & set(shown[1] + shown[2])
+    assert html.unescape(shown[1]) == nasty.page()
+    assert html.unescape(shown[2]) == NASTY[0]
+
+
 def test_texts_are_never_markup(tmp_path: Path):
     plain = Page(make_map(1, len(NASTY), 4).save_html(tmp_path / "plain.html"))
     nasty = make_map(1, len(NASTY), 4, texts=NASTY, title=NASTY[0] + "{{data}}{{caption}}")

@@ -119,6 +119,14 @@ def test_bart_gives_what_generate_gives(summarize, bart, tokenizer):
     assert torch.equal(ids[0]["summary_token_ids"], expected[0])
 
 
+def test_a_model_in_training_is_not_summarized_with_dropout(summarize_hat, tiny_model):
+    """As it is after `trainer.train()`; it stays in training."""
+    expected = summarize_hat(DOCUMENTS, **LENGTH)
+    tiny_model.train()
+    assert summarize_hat(DOCUMENTS, **LENGTH) == expected
+    assert all(module.training for module in tiny_model.modules())
+
+
 def test_summaries_differ_between_documents(summarize):
     summaries = [record["summary_text"] for record in summarize(DOCUMENTS, **LENGTH)]
     assert len(set(summaries)) == len(DOCUMENTS)
