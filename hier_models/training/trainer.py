@@ -1,6 +1,7 @@
 """The Trainer of all tasks."""
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any, cast
 
 import pyarrow
@@ -25,6 +26,8 @@ class HierTrainer(Seq2SeqTrainer):
 
     def get_train_dataloader(self) -> DataLoader[Any]:
         loader: DataLoader[Any] = super().get_train_dataloader()
+        # accelerate does not know it in an epoch that is gone on with.
+        self.remainder = 0 if self.args.dataloader_drop_last else _remainder(loader)
         sampler: Any = loader.batch_sampler
         while sampler is not None and not isinstance(sampler, LengthGroupedSampler):
             sampler = getattr(sampler, "batch_sampler", None) or getattr(sampler, "sampler", None)
@@ -76,15 +79,21 @@ class HierTrainer(Seq2SeqTrainer):
     def _unlabel_repeats(self, batches: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         for batch in batches:
             # accelerate fills up an epoch's last batches with repeated examples, so that every process has one.
-            state = self.accelerator.gradient_state
             labels = batch.get("labels")
             # The examples of all processes together, in the order of the processes, that are no repetitions.
-            if state.end_of_dataloader and state.remainder > 0 and labels is not None:
+            if self.accelerator.gradient_state.end_of_dataloader and self.remainder and labels is not None:
                 first = self.args.process_index * len(labels)
                 rows = torch.arange(first, first + len(labels), device=labels.device)
                 batch = {**batch, "labels": labels.clone()}
-                batch["labels"][rows >= state.remainder] = NO_LOSS
+                batch["labels"][rows >= self.remainder] = NO_LOSS
             yield batch
+
+
+def _remainder(loader: Any) -> int:
+    """How many examples the last batches of an epoch have, those of all processes together; 0 if they are full."""
+    with suppress(TypeError, AttributeError):  # of a stream, which has no length
+        return int(loader.total_dataset_length % loader.total_batch_size)
+    return 0
 
 
 def _with_targets(lengths: list[int], dataset: Any) -> list[int]:

@@ -1,0 +1,125 @@
+"""Every family has on two processes, stopped in the middle of an epoch and gone on with, the loss curve of one."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import PreTrainedTokenizerFast, RobertaTokenizer
+
+from hier_models.training import load_recipe, run_training
+from hier_models.training.smoke_rows import ROWS, train_tokenizer
+from tests.conftest import DOCUMENTS, SUMMARIES, TOP_DOWN_SIZES
+from tests.training.test_distributed import curve, run_two
+
+
+SIZES = {"d_model": 32, "encoder_ffn_dim": 48, "decoder_ffn_dim": 48, "encoder_layers": 1, "decoder_layers": 1}
+SIZES |= {"encoder_attention_heads": 4, "decoder_attention_heads": 4, "dropout": 0.0}
+LSTM_SIZES = {"embedding_size": 12, "hidden_size": 16, "coarse_filters": 12, "coarse_kernel_size": 3, "dropout": 0.0}
+# The best rows, without drawing: what is drawn is each process's own.
+HARD = {"attention": "hard", "estimator": "top_k", "gumbel_noise": 0.0, "selected_rows": 2, "num_samples": 2}
+ENCODER_SIZES = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4, "intermediate_size": 48}
+ENCODER_SIZES |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+POSITIONS = {"max_position_embeddings": 128}
+SMOOTHED = {"label_smoothing_factor": 0.1}
+# What `hier-models train` is told of a family; what no recipe of texts tells is below.
+RECIPES = {
+    "hat_bart": {"model_type": "hat_bart", "config_overrides": SIZES, **POSITIONS, **SMOOTHED},
+    "highlight_transformer": {
+        "model_type": "highlight_transformer",
+        "config_overrides": SIZES | {"activation_dropout": 0.0},
+        "key_phrases": "fit",
+        **POSITIONS,
+    },
+    "top_down_transformer": {"model_type": "top_down_transformer", "config_overrides": TOP_DOWN_SIZES, **SMOOTHED},
+    "coarse_to_fine_lstm": {"model_type": "coarse_to_fine_lstm", "config_overrides": LSTM_SIZES},
+    "coarse_to_fine_lstm_hard": {"model_type": "coarse_to_fine_lstm", "config_overrides": LSTM_SIZES | HARD},
+    "ham": {"model_type": "ham", "config_overrides": {"d_model": 32, "dropout": 0.0}, **SMOOTHED},
+    "ham_transformer": {"model_type": "ham", "config_overrides": SIZES | {"body": "transformer"}, **POSITIONS},
+    "hat_encoder": {"task": "classification", "model_type": "hat_encoder"},
+}
+TRAINING = {
+    "num_train_epochs": 2,
+    "per_device_train_batch_size": 1,
+    "learning_rate": 1e-2,
+    "logging_steps": 1,
+    "save_steps": 1,
+    "report_to": "none",
+    "disable_tqdm": True,
+}
+
+# Runs recipes: their first step, and the rest of them.
+STOP_AND_GO_ON = """
+import json, sys
+from hier_models.training import load_recipe, run_training
+from hier_models.training.run_metadata import TimeUpError
+
+for values in json.load(open(sys.argv[1])):
+    try:
+        run_training(load_recipe(None, values | {"stop_after_minutes": 1e-6}))
+        raise AssertionError("it was not stopped")
+    except TimeUpError:
+        run_training(load_recipe(None, values))
+"""
+
+
+def write(path: Path, rows: list[dict]) -> str:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def recipes(tmp_path_factory: pytest.TempPathFactory, tokenizer: PreTrainedTokenizerFast) -> dict[str, dict]:
+    """A recipe of each family for nine examples: the last step of an epoch has one."""
+    folder = tmp_path_factory.mktemp("recipes")
+    tokenizer.save_pretrained(folder / "tokenizer")
+    rows = [{"text": DOCUMENTS[i % 4][3 * i :], "summary": SUMMARIES[i % 4][: 60 - 5 * i]} for i in range(9)]
+    texts = {"tokenizer": str(folder / "tokenizer"), "train": write(folder / "texts.jsonl", rows)}
+    texts |= {"max_source_length": 100, "max_target_length": 32}
+    found = {name: TRAINING | texts | recipe for name, recipe in RECIPES.items()}
+
+    backend = train_tokenizer([row for rows in ROWS.values() for row in rows], vocab_size=700).backend_tokenizer
+    RobertaTokenizer(tokenizer_object=backend).save_pretrained(folder / "roberta")
+    labelled = write(folder / "labelled.jsonl", ROWS["classification"][:9])
+    encoder = {"config_overrides": ENCODER_SIZES | {"max_position_embeddings": 258}, "max_source_length": 256}
+    found["hat_encoder"] |= {"tokenizer": str(folder / "roberta"), "train": labelled, **encoder}
+    return found
+
+
+@pytest.fixture(scope="module")
+def of_one_process(recipes, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the runs of one process, which nothing stopped."""
+    folder = tmp_path_factory.mktemp("one")
+    for name, recipe in recipes.items():
+        values = recipe | {"output_dir": str(folder / name), "gradient_accumulation_steps": 4, "use_cpu": True}
+        run_training(load_recipe(None, values))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def of_two_processes(recipes, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the runs of two processes, which were stopped after a step."""
+    folder = tmp_path_factory.mktemp("two")
+    changed = {"gradient_accumulation_steps": 2, "use_cpu": True}
+    values = [recipe | changed | {"output_dir": str(folder / name)} for name, recipe in recipes.items()]
+    (folder / "recipes.json").write_text(json.dumps(values))
+    for process in run_two(STOP_AND_GO_ON, str(folder / "recipes.json")):
+        assert process.returncode == 0, process.stderr
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RECIPES)
+def test_two_processes_that_go_on_have_the_loss_curve_of_one(name, of_one_process, of_two_processes):
+    expected, found = curve(of_one_process / name), curve(of_two_processes / name)
+    assert expected.shape == (6, 2)
+    assert (expected[1:, 0] != expected[:-1, 0]).all()
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
+    weights, expected_weights = (
+        load_file(folder / name / "model.safetensors") for folder in (of_two_processes, of_one_process)
+    )
+    for part, value in expected_weights.items():
+        if part.endswith("k_proj.bias"):
+            continue  # changes no attention: its gradient is rounding, which Adam makes as large as any
+        torch.testing.assert_close(weights[part], value, rtol=0, atol=1e-4, msg=part)
