@@ -105,6 +105,24 @@ def prepare_streams(arguments: TrainingArguments) -> None:
         config.dispatch_batches = False
 
 
+def prepare_sharding(model: PreTrainedModel, plugin: Any) -> None:
+    """Make a model one that FSDP2 can share out: each embedding is one module, and what is gathered runs once."""
+    # accelerate takes input and output embeddings as one group, and torch refuses their weight in modules besides,
+    # such as BART's encoder and decoder have. They go on with the same embedding, which is no part of theirs.
+    kept = (embeddings := model.get_input_embeddings()), model.get_output_embeddings()
+    for parent in list(model.modules()):
+        for name, part in list(parent.named_children()):
+            if part not in kept and getattr(part, "weight", None) is embeddings.weight:
+                delattr(parent, name)
+                object.__setattr__(parent, name, embeddings)
+    if plugin.transformer_cls_names_to_wrap is None:
+        # Not the other modules that are not to be split: a recurrent decoder's step runs for each token, of which
+        # another process may have more, and would wait for it for ever; and embeddings are a group already.
+        stacks = [part for part in model.modules() if isinstance(part, torch.nn.ModuleList)]
+        layers = {type(layer).__name__ for stack in stacks for layer in stack}
+        plugin.transformer_cls_names_to_wrap = sorted(layers.intersection(model._no_split_modules or ()))
+
+
 def own_file(path: Path, arguments: TrainingArguments, *, streaming: bool) -> Path:
     """Name a file for lines set aside, which every process writes for itself."""
     number = arguments.process_index

@@ -106,7 +106,7 @@ def run_training(recipe: Recipe, deadline: float | None = None) -> dict[str, Any
         data_collator=task.collator(model, processor),
         compute_metrics=task.compute_metrics(processor),
         callbacks=[*callbacks, *task.callbacks(), *own],
-        optimizers=(optimizer, None),
+        optimizer=optimizer,
         in_order=task.in_order,
         **task.trainer_options(),
     )

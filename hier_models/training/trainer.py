@@ -12,17 +12,30 @@ from torch.utils.data import DataLoader
 from transformers import PreTrainedModel, Seq2SeqTrainer, Trainer, TrainerCallback, TrainerState
 from transformers.trainer_pt_utils import LengthGroupedSampler
 
-from .arguments import IN_ORDER
-from .distributed import NO_LOSS
+from .arguments import IN_ORDER, RecipeError
+from .distributed import NO_LOSS, prepare_sharding
 
 
 class HierTrainer(Seq2SeqTrainer):
     """Learns from the same examples in each step on any number of processes, and after resuming."""
 
     # With `in_order` it evaluates on every row in the order of the data, by which windows and chunks are put together.
-    def __init__(self, *args: Any, in_order: bool = False, **kwargs: Any) -> None:
+    # Transformers refuses an optimizer in `optimizers` with any FSDP; FSDP2 can share out the weights of one.
+    def __init__(
+        self, *args: Any, in_order: bool = False, optimizer: torch.optim.Optimizer | None = None, **kwargs: Any
+    ) -> None:
         super().__init__(*args, **kwargs)
         self.in_order = in_order
+        if optimizer is not None:
+            if self.is_fsdp_enabled and not self.accelerator.is_fsdp2:
+                raise RecipeError("run: learning rates of parts and of new modules need FSDP2; set fsdp_version: 2")
+            self.optimizer = optimizer
+
+    def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:
+        if self.is_fsdp_enabled:
+            prepare_sharding(cast(PreTrainedModel, self.model), self.accelerator.state.fsdp_plugin)
+        optimizer: torch.optim.Optimizer = super().create_optimizer(model)
+        return optimizer
 
     def get_train_dataloader(self) -> DataLoader[Any]:
         loader: DataLoader[Any] = super().get_train_dataloader()
