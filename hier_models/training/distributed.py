@@ -5,12 +5,18 @@ import logging
 import os
 import re
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 from transformers import PreTrainedModel, Trainer, TrainerCallback, TrainingArguments
+from transformers.integrations.deepspeed import unset_hf_deepspeed_config
+from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.trainer_callback import ExportableState
+
+from .arguments import RecipeError
 
 
 logger = logging.getLogger(__name__)
@@ -103,6 +109,31 @@ def prepare_streams(arguments: TrainingArguments) -> None:
     config: Any = arguments.accelerator_config  # a dict or a file's name until the arguments are made
     if arguments.world_size > 1 and config.dispatch_batches is None:
         config.dispatch_batches = False
+
+
+@contextmanager
+def whole_weights(arguments: TrainingArguments) -> Iterator[None]:
+    """Load and draw weights as one process does, unless DeepSpeed's `zero3_init_flag` asks for parts."""
+    plugin = arguments.deepspeed_plugin
+    if plugin is None or plugin.zero3_init_flag:
+        yield
+        return
+    unset_hf_deepspeed_config()  # Transformers overlooks the flag
+    try:
+        yield
+    finally:
+        plugin.set_deepspeed_weakref()
+
+
+def check_zero3(model: PreTrainedModel) -> None:
+    """Refuse models whose processes would gather different weights at the same time, and wait for ever."""
+    listed = {layer for part in model.modules() if isinstance(part, torch.nn.ModuleList) for layer in part}
+    layers = [part for part in model.modules() if isinstance(part, GradientCheckpointingLayer)]
+    if step := next((layer for layer in layers if layer not in listed), None):
+        raise RecipeError(
+            f"training: ZeRO-3 gathers weights whenever they are used, and {type(step).__name__} uses them for each "
+            "token, of which the processes have unlike numbers; use ZeRO-2 or FSDP2 (examples/accelerate)"
+        )
 
 
 def prepare_sharding(model: PreTrainedModel, plugin: Any) -> None:

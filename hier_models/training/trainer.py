@@ -13,7 +13,7 @@ from transformers import PreTrainedModel, Seq2SeqTrainer, Trainer, TrainerCallba
 from transformers.trainer_pt_utils import LengthGroupedSampler
 
 from .arguments import IN_ORDER, RecipeError
-from .distributed import NO_LOSS, prepare_sharding
+from .distributed import NO_LOSS, check_zero3, prepare_sharding
 
 
 class HierTrainer(Seq2SeqTrainer):
@@ -34,6 +34,8 @@ class HierTrainer(Seq2SeqTrainer):
     def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:
         if self.is_fsdp_enabled:
             prepare_sharding(cast(PreTrainedModel, self.model), self.accelerator.state.fsdp_plugin)
+        elif self.is_deepspeed_enabled and self.accelerator.state.deepspeed_plugin.zero_stage == 3:
+            check_zero3(cast(PreTrainedModel, self.model))
         optimizer: torch.optim.Optimizer = super().create_optimizer(model)
         return optimizer
 

@@ -91,7 +91,10 @@ def launch(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def run_two(
-    code: str, *arguments: str, settings: Mapping[str, str] = MappingProxyType({"ACCELERATE_USE_CPU": "true"})
+    code: str,
+    *arguments: str,
+    settings: Mapping[str, str] = MappingProxyType({"ACCELERATE_USE_CPU": "true"}),
+    timeout: float = 240,
 ) -> list[subprocess.CompletedProcess[str]]:
     """Run code in two processes, as `launch` does, but neither with a launcher nor with its own imports."""
     environment = os.environ | {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", **settings}
@@ -106,7 +109,7 @@ def run_two(
             )
             for rank in range(2)
         ]
-        return [process.completed() for process in processes]
+        return [process.completed(timeout) for process in processes]
 
 
 @pytest.fixture
