@@ -8,23 +8,6 @@ from .bart_body_config import BartBodyConfig
 from .config_checks import check_bart_body, check_copy_head, check_least, check_marker, check_token_ids
 
 
-# How tensor parallelism shares out attentions, by heads, and feed-forward networks.
-TENSOR_PARALLEL_PLAN = {
-    f"{layers}.*.{part}": style
-    for layers, attentions in (
-        ("encoder.layers", ("self_attn",)),
-        ("encoder.hierarchical_layers", ("self_attn",)),
-        ("decoder.layers", ("self_attn", "encoder_attn", "hierarchical_attn")),
-    )
-    for part, style in (
-        *((f"{attention}.{part}", "colwise") for attention in attentions for part in ("q_proj", "k_proj", "v_proj")),
-        *((f"{attention}.out_proj", "rowwise") for attention in attentions),
-        ("fc1", "colwise"),
-        ("fc2", "rowwise"),
-    )
-}
-
-
 @strict
 class HatBartConfig(BartBodyConfig):
     r"""Configuration of a HAT-BART model: the fields of [`BartConfig`], and the two of the hierarchy.
@@ -90,11 +73,6 @@ class HatBartConfig(BartBodyConfig):
     new_modules: Literal["identity", "random"] = "identity"
     silent_markers: bool = False
     sentence_position_embeddings: int = 0
-
-    @property
-    def base_model_tp_plan(self) -> dict[str, str] | None:  # type: ignore[override]
-        """The plan of tensor parallelism; none with `use_copy`, whose head would be another one in each process."""
-        return None if self.use_copy else TENSOR_PARALLEL_PLAN
 
     @classmethod
     def get_config_dict(cls, *args: Any, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]]:

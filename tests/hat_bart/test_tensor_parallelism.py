@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from hier_models import HatBartForConditionalGeneration
 from tests import forks
 from tests.cases import CASES, make_model
 
@@ -18,10 +17,10 @@ from transformers import AutoModelForSeq2SeqLM
 from transformers.distributed import DistributedConfig
 from tests.cases import CASES, collate, make_model
 
-folder, rank = sys.argv[1], int(os.environ["RANK"])
+folder, name, rank = *sys.argv[1:], int(os.environ["RANK"])
 torch.set_num_threads(1)
 torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=2)
-case = CASES["hat_bart"]
+case = CASES[name]
 model = make_model(case)
 shared_out = AutoModelForSeq2SeqLM.from_pretrained(f"{folder}/model", distributed_config=DistributedConfig(tp_size=2))
 attention = shared_out.model.decoder.layers[0].hierarchical_attn
@@ -43,13 +42,15 @@ os._exit(0)
 
 
 @pytest.mark.slow
-def test_two_processes_with_half_of_the_heads_each_are_the_model(tmp_path):
-    make_model(CASES["hat_bart"]).save_pretrained(tmp_path / "model")
+@pytest.mark.parametrize("name", ["hat_bart", "hat_bart_options"])
+def test_two_processes_with_half_of_the_heads_each_are_the_model(tmp_path, name):
+    make_model(CASES[name]).save_pretrained(tmp_path / "model")
     settings = os.environ | {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
     processes = [
         forks.start(
             IN_PROCESS,
             str(tmp_path),
+            name,
             env=settings | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
             cwd=Path(__file__).parents[2],
         )
@@ -57,11 +58,3 @@ def test_two_processes_with_half_of_the_heads_each_are_the_model(tmp_path):
     ]
     for process in processes:
         assert process.wait() == 0, process.stderr
-
-
-def test_no_plan_where_a_head_is_copied_from(tmp_path):
-    """A process's first head is the first of its own."""
-    model = make_model(CASES["hat_bart_options"])
-    assert model.config.use_copy
-    assert not model.supports_tp_plan
-    assert HatBartForConditionalGeneration(CASES["hat_bart"].make_config()).supports_tp_plan
