@@ -231,8 +231,8 @@ class HatBartDecoder(BartBodyDecoder, HatBartPreTrainedModel):
             attended.layers.append(make_layer())
 
 
-# How tensor parallelism shares out attentions, by heads, and feed-forward networks. Of the attention to the source, from
-# a head of which tokens may be copied, each process has all.
+# How tensor parallelism shares out attentions, by heads, and feed-forward networks. Of the attention to the source, a
+# head of which says what is copied, each process has all.
 TENSOR_PARALLEL_PLAN = {
     f"{layers}.*.{part}": style
     for layers, attentions in (
