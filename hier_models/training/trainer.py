@@ -20,22 +20,23 @@ class HierTrainer(Seq2SeqTrainer):
     """Learns from the same examples in each step on any number of processes, and after resuming."""
 
     # With `in_order` it evaluates on every row in the order of the data, by which windows and chunks are put together.
-    # Transformers refuses an optimizer in `optimizers` with any FSDP; FSDP2 can share out the weights of one.
+    # Transformers refuses one in `optimizers` with FSDP and DeepSpeed, which can share out the weights of one.
     def __init__(
         self, *args: Any, in_order: bool = False, optimizer: torch.optim.Optimizer | None = None, **kwargs: Any
     ) -> None:
         super().__init__(*args, **kwargs)
         self.in_order = in_order
-        if optimizer is not None:
-            if self.is_fsdp_enabled and not self.accelerator.is_fsdp2:
-                raise RecipeError("run: learning rates of parts and of new modules need FSDP2; set fsdp_version: 2")
-            self.optimizer = optimizer
+        self.own_optimizer = optimizer
+        if optimizer is not None and self.is_fsdp_enabled and not self.accelerator.is_fsdp2:
+            raise RecipeError("run: learning rates of parts and of new modules need FSDP2; set fsdp_version: 2")
 
     def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:
         if self.is_fsdp_enabled:
             prepare_sharding(cast(PreTrainedModel, self.model), self.accelerator.state.fsdp_plugin)
         elif self.is_deepspeed_enabled and self.accelerator.state.deepspeed_plugin.zero_stage == 3:
             check_zero3(cast(PreTrainedModel, self.model))
+        if self.own_optimizer is not None:
+            self.optimizer = self.own_optimizer  # now, since with DeepSpeed another one is forgotten
         optimizer: torch.optim.Optimizer = super().create_optimizer(model)
         return optimizer
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from accelerate.utils import DeepSpeedPlugin
 from safetensors.torch import load_file
-from transformers import PreTrainedTokenizerFast, RobertaTokenizer
+from transformers import BartConfig, BartForConditionalGeneration, PreTrainedTokenizerFast, RobertaTokenizer
 
 from hier_models.training import RecipeError, distributed, load_recipe, run_training
 from hier_models.training.smoke_rows import ROWS, train_tokenizer
@@ -30,6 +30,7 @@ SMOOTHED = {"label_smoothing_factor": 0.1}
 # What `hier-models train` is told of a family; what no recipe of texts tells is below.
 RECIPES = {
     "hat_bart": {"model_type": "hat_bart", "config_overrides": SIZES, **POSITIONS, **SMOOTHED},
+    "hat_bart_from_bart": {"model_type": "hat_bart", "learning_rate": 1e-3},  # new modules learn faster
     "highlight_transformer": {
         "model_type": "highlight_transformer",
         "config_overrides": SIZES | {"activation_dropout": 0.0},
@@ -100,6 +101,12 @@ def recipes(tmp_path_factory: pytest.TempPathFactory, tokenizer: PreTrainedToken
     texts = {"tokenizer": str(folder / "tokenizer"), "train": write(folder / "texts.jsonl", rows)}
     texts |= {"max_source_length": 100, "max_target_length": 32}
     found = {name: TRAINING | texts | recipe for name, recipe in RECIPES.items()}
+
+    sizes = {**SIZES, "vocab_size": len(tokenizer), **POSITIONS}
+    BartForConditionalGeneration(BartConfig(**sizes)).save_pretrained(folder / "bart")
+    tokenizer.save_pretrained(folder / "bart")
+    found["hat_bart_from_bart"]["from_bart"] = str(folder / "bart")
+    del found["hat_bart_from_bart"]["tokenizer"]
 
     backend = train_tokenizer([row for rows in ROWS.values() for row in rows], vocab_size=700).backend_tokenizer
     RobertaTokenizer(tokenizer_object=backend).save_pretrained(folder / "roberta")
