@@ -128,12 +128,13 @@ def whole_weights(arguments: TrainingArguments) -> Iterator[None]:
 def check_zero3(model: PreTrainedModel) -> None:
     """Refuse models whose processes would gather different weights at the same time, and wait for ever."""
     listed = {layer for part in model.modules() if isinstance(part, torch.nn.ModuleList) for layer in part}
-    layers = [part for part in model.modules() if isinstance(part, GradientCheckpointingLayer)]
-    if step := next((layer for layer in layers if layer not in listed), None):
-        raise RecipeError(
-            f"training: ZeRO-3 gathers weights whenever they are used, and {type(step).__name__} uses them for each "
-            "token, of which the processes have unlike numbers; use ZeRO-2 or FSDP2 (examples/accelerate)"
-        )
+    for part in model.modules():
+        is_step = isinstance(part, GradientCheckpointingLayer) and part not in listed
+        if is_step or isinstance(part, torch.nn.RNNCellBase):
+            raise RecipeError(
+                f"training: ZeRO-3 gathers weights whenever they are used, and {type(part).__name__} uses them for "
+                "each token, of which the processes have unlike numbers; use ZeRO-2 or FSDP2 (examples/accelerate)"
+            )
 
 
 def prepare_sharding(model: PreTrainedModel, plugin: Any) -> None:
