@@ -494,6 +494,14 @@ def test_accumulated_batches_weigh_each_token_the_same(case, documents, target, 
     assert_close(sum(parts), whole)
 
 
+def test_what_may_not_be_split_is_there(case):
+    """accelerate's FSDP refuses a model that names another class."""
+    for model_class in (case.model_class, *(getattr(hier_models, name) for name in case.others)):
+        model = model_class(case.make_config())
+        assert model._no_split_modules
+        assert model._no_split_modules <= {type(module).__name__ for module in model.modules()}
+
+
 def test_offloaded_weights(case, model, batch, target):
     """`device_map` moves weights in and out by hooks on the modules, so every module has to be called as one."""
     inputs = case.inputs(batch, target)

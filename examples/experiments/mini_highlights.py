@@ -1,7 +1,7 @@
 """What mini_highlights.yaml reads: mini as BART with a copy head, and the key phrases of the summaries themselves.
 
-    hier-models train examples/experiments/mini_plain.yaml
-    python examples/experiments/mini_highlights.py
+hier-models train examples/experiments/mini_plain.yaml
+python examples/experiments/mini_highlights.py
 """
 
 import json

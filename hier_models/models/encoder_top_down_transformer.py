@@ -41,7 +41,6 @@ class TopDownTransformerPreTrainedModel(BartWarmStart):
     config_class = TopDownTransformerConfig
     _no_split_modules = [
         "BartEncoderLayer",
-        "CopyDecoderLayer",
         "TopDownTransformerBottomUpLayer",
         "TopDownTransformerTopDownLayer",
     ]

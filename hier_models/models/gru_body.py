@@ -41,6 +41,8 @@ class HamGruEncoderLayer(GradientCheckpointingLayer):
 class HamGruEncoder(HamPreTrainedModel):
     """Reads the source; a keyword apart from the rest. Source: Wang et al., section 4.1."""
 
+    _no_split_modules = ["HamGruEncoderLayer"]
+
     def __init__(self, config: PreTrainedConfig):
         super().__init__(config)
         self.embed_tokens = make_token_embedding(config)
@@ -145,6 +147,8 @@ class HamGruDecoderStep(GradientCheckpointingLayer):
 
 class HamGruDecoder(HamPreTrainedModel):
     """Writes the target. Source: Wang et al., section 4.2; section 5.2 of the paper."""
+
+    _no_split_modules = ["HamGruDecoderStep"]
 
     def __init__(self, config: PreTrainedConfig):
         super().__init__(config)

@@ -103,7 +103,7 @@ class HamReaderPreTrainedModel(WeighsLevels, FreezesEmbeddings):
     config: HamReaderConfig
     config_class = HamReaderConfig
     base_model_prefix = ""
-    _no_split_modules = ["WordEncoder", "BidafReader", "MatchLstmReader", "RNetReader"]
+    _no_split_modules = ["WordEncoder"]
 
     def _freeze(self) -> None:
         """Make embeddings of words untrainable, if they are to be."""
@@ -140,6 +140,7 @@ class HamReaderForQuestionAnswering(HamReaderPreTrainedModel):
         super().__init__(config)
         self.words = WordEncoder(config)
         self.reader = READERS[config.reader](config)
+        self._no_split_modules = [*type(self)._no_split_modules, type(self.reader).__name__]
         self.post_init()
 
     def get_input_embeddings(self) -> nn.Embedding:

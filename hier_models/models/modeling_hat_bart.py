@@ -231,9 +231,28 @@ class HatBartDecoder(BartBodyDecoder, HatBartPreTrainedModel):
             attended.layers.append(make_layer())
 
 
+# How tensor parallelism shares out attentions, by heads, and feed-forward networks. Of the attention to the source, a
+# head of which says what is copied, each process has all.
+TENSOR_PARALLEL_PLAN = {
+    f"{layers}.*.{part}": style
+    for layers, attentions in (
+        ("encoder.layers", ("self_attn",)),
+        ("encoder.hierarchical_layers", ("self_attn",)),
+        ("decoder.layers", ("self_attn", "hierarchical_attn")),
+    )
+    for part, style in (
+        *((f"{attention}.{part}", "colwise") for attention in attentions for part in ("q_proj", "k_proj", "v_proj")),
+        *((f"{attention}.out_proj", "rowwise") for attention in attentions),
+        ("fc1", "colwise"),
+        ("fc2", "rowwise"),
+    )
+}
+
+
 class HatBartModel(BartBodyModel, HatBartPreTrainedModel):
     """HAT-BART without a head. Source: section 3, figure 1. With `hierarchical_layers=0`, equal to [`BartModel`]."""
 
+    _tp_plan = TENSOR_PARALLEL_PLAN
     encoder_class, decoder_class = HatBartEncoder, HatBartDecoder
 
     @can_return_tuple

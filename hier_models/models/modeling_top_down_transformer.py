@@ -36,6 +36,7 @@ from .seq2seq_head import Seq2SeqHead, token_loss, writes
 class TopDownTransformerDecoder(CopyDecoder, TopDownTransformerPreTrainedModel):
     """BART's decoder, over the states of the source's tokens. Source: section 2 and figure 1, right."""
 
+    _no_split_modules = ["CopyDecoderLayer"]
     positions_field = "max_decoder_position_embeddings"
 
 

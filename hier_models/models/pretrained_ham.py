@@ -14,12 +14,7 @@ class HamPreTrainedModel(WeighsLevels, BartBodyPreTrainedModel):
 
     config: HamConfig
     config_class = HamConfig
-    _no_split_modules = [
-        "HamGruEncoderLayer",
-        "HamGruDecoderStep",
-        "HamTransformerEncoderLayer",
-        "HamTransformerDecoderLayer",
-    ]
+    _no_split_modules = []  # those of the body's parts
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:

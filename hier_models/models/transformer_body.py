@@ -86,6 +86,7 @@ class HamTransformerDecoderLayer(BartDecoderLayer):
 class HamTransformerEncoder(HamPreTrainedModel):
     """Reads the source; the keyword's tokens carry an embedding of their own."""
 
+    _no_split_modules = ["HamTransformerEncoderLayer"]
     _can_record_outputs = {
         "hidden_states": HamTransformerEncoderLayer,
         "attentions": OutputRecorder(BartAttention, index=1, layer_name="self_attn"),
@@ -129,6 +130,7 @@ class HamTransformerEncoder(HamPreTrainedModel):
 class HamTransformerDecoder(BartBodyDecoder, HamPreTrainedModel):
     """Writes the target."""
 
+    _no_split_modules = ["HamTransformerDecoderLayer"]
     _can_record_outputs = recorded(HamTransformerDecoderLayer)
     layer_class = HamTransformerDecoderLayer
     output_class = HamDecoderOutput

@@ -5,12 +5,18 @@ import logging
 import os
 import re
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 from transformers import PreTrainedModel, Trainer, TrainerCallback, TrainingArguments
+from transformers.integrations.deepspeed import unset_hf_deepspeed_config
+from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.trainer_callback import ExportableState
+
+from .arguments import RecipeError
 
 
 logger = logging.getLogger(__name__)
@@ -103,6 +109,50 @@ def prepare_streams(arguments: TrainingArguments) -> None:
     config: Any = arguments.accelerator_config  # a dict or a file's name until the arguments are made
     if arguments.world_size > 1 and config.dispatch_batches is None:
         config.dispatch_batches = False
+
+
+@contextmanager
+def whole_weights(arguments: TrainingArguments) -> Iterator[None]:
+    """Load and draw weights as one process does, unless DeepSpeed's `zero3_init_flag` asks for parts."""
+    plugin = arguments.deepspeed_plugin
+    if plugin is None or plugin.zero3_init_flag:
+        yield
+        return
+    unset_hf_deepspeed_config()  # Transformers overlooks the flag
+    try:
+        yield
+    finally:
+        plugin.set_deepspeed_weakref()
+
+
+def check_zero3(model: PreTrainedModel) -> None:
+    """Refuse models whose processes would gather different weights at the same time, and wait for ever."""
+    listed = {layer for part in model.modules() if isinstance(part, torch.nn.ModuleList) for layer in part}
+    for part in model.modules():
+        is_step = isinstance(part, GradientCheckpointingLayer) and part not in listed
+        if is_step or isinstance(part, torch.nn.RNNCellBase):
+            raise RecipeError(
+                f"training: ZeRO-3 gathers weights whenever they are used, and {type(part).__name__} uses them for "
+                "each token, of which the processes have unlike numbers; use ZeRO-2 or FSDP2 (examples/accelerate)"
+            )
+
+
+def prepare_sharding(model: PreTrainedModel, plugin: Any) -> None:
+    """Make a model one that FSDP2 can share out: each embedding is one module, and what is gathered runs once."""
+    # accelerate takes input and output embeddings as one group, and torch refuses their weight in modules besides,
+    # such as BART's encoder and decoder have. They go on with the same embedding, which is no part of theirs.
+    kept = (embeddings := model.get_input_embeddings()), model.get_output_embeddings()
+    for parent in list(model.modules()):
+        for name, part in list(parent.named_children()):
+            if part not in kept and getattr(part, "weight", None) is embeddings.weight:
+                delattr(parent, name)
+                object.__setattr__(parent, name, embeddings)
+    if plugin.transformer_cls_names_to_wrap is None:
+        # Not the other modules that are not to be split: a recurrent decoder's step runs for each token, of which
+        # another process may have more, and would wait for it for ever; and embeddings are a group already.
+        stacks = [part for part in model.modules() if isinstance(part, torch.nn.ModuleList)]
+        layers = {type(layer).__name__ for stack in stacks for layer in stack}
+        plugin.transformer_cls_names_to_wrap = sorted(layers.intersection(model._no_split_modules or ()))
 
 
 def own_file(path: Path, arguments: TrainingArguments, *, streaming: bool) -> Path:

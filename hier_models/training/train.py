@@ -15,7 +15,7 @@ from transformers.integrations.integration_utils import get_reporting_integratio
 
 from .arguments import Recipe, RecipeError, mistakes_of, set_accumulation
 from .callbacks import SoftPretraining, SurrogateLog, check_hard_attention
-from .distributed import ProcessesInCheckpoint, has_loss_over_labels, loss_over_labels, prepare_streams
+from .distributed import ProcessesInCheckpoint, has_loss_over_labels, loss_over_labels, prepare_streams, whole_weights
 from .evaluation import write_json
 from .learning_rates import PerplexityDecay, optimizer_with_rates
 from .resuming import RECIPE_FILE, RESULTS_FILE, LengthInCheckpoint, check_same_model, checkpoint_to_resume
@@ -75,7 +75,8 @@ def run_training(recipe: Recipe, deadline: float | None = None) -> dict[str, Any
     set_seed(arguments.seed)
     if arguments.device.type == "cpu":
         arguments.dataloader_pin_memory = False  # it would only warn that there is nothing to pin memory for
-    model, processor = task.load_model_and_processor()
+    with whole_weights(arguments):
+        model, processor = task.load_model_and_processor()
     if checkpoint is not None:
         check_same_model(checkpoint, model.config)
     optimizer, callbacks = _optimizer(recipe, model), _callbacks(recipe, model)
@@ -106,7 +107,7 @@ def run_training(recipe: Recipe, deadline: float | None = None) -> dict[str, Any
         data_collator=task.collator(model, processor),
         compute_metrics=task.compute_metrics(processor),
         callbacks=[*callbacks, *task.callbacks(), *own],
-        optimizers=(optimizer, None),
+        optimizer=optimizer,
         in_order=task.in_order,
         **task.trainer_options(),
     )

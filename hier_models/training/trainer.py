@@ -1,6 +1,7 @@
 """The Trainer of all tasks."""
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any, cast
 
 import pyarrow
@@ -11,20 +12,38 @@ from torch.utils.data import DataLoader
 from transformers import PreTrainedModel, Seq2SeqTrainer, Trainer, TrainerCallback, TrainerState
 from transformers.trainer_pt_utils import LengthGroupedSampler
 
-from .arguments import IN_ORDER
-from .distributed import NO_LOSS
+from .arguments import IN_ORDER, RecipeError
+from .distributed import NO_LOSS, check_zero3, prepare_sharding
 
 
 class HierTrainer(Seq2SeqTrainer):
     """Learns from the same examples in each step on any number of processes, and after resuming."""
 
     # With `in_order` it evaluates on every row in the order of the data, by which windows and chunks are put together.
-    def __init__(self, *args: Any, in_order: bool = False, **kwargs: Any) -> None:
+    # Transformers refuses one in `optimizers` with FSDP and DeepSpeed, which can share out the weights of one.
+    def __init__(
+        self, *args: Any, in_order: bool = False, optimizer: torch.optim.Optimizer | None = None, **kwargs: Any
+    ) -> None:
         super().__init__(*args, **kwargs)
         self.in_order = in_order
+        self.own_optimizer = optimizer
+        if optimizer is not None and self.is_fsdp_enabled and not self.accelerator.is_fsdp2:
+            raise RecipeError("run: learning rates of parts and of new modules need FSDP2; set fsdp_version: 2")
+
+    def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:
+        if self.is_fsdp_enabled:
+            prepare_sharding(cast(PreTrainedModel, self.model), self.accelerator.state.fsdp_plugin)
+        elif self.is_deepspeed_enabled and self.accelerator.state.deepspeed_plugin.zero_stage == 3:
+            check_zero3(cast(PreTrainedModel, self.model))
+        if self.own_optimizer is not None:
+            self.optimizer = self.own_optimizer  # now, since with DeepSpeed another one is forgotten
+        optimizer: torch.optim.Optimizer = super().create_optimizer(model)
+        return optimizer
 
     def get_train_dataloader(self) -> DataLoader[Any]:
         loader: DataLoader[Any] = super().get_train_dataloader()
+        # accelerate does not know it in an epoch that is gone on with.
+        self.remainder = 0 if self.args.dataloader_drop_last else _remainder(loader)
         sampler: Any = loader.batch_sampler
         while sampler is not None and not isinstance(sampler, LengthGroupedSampler):
             sampler = getattr(sampler, "batch_sampler", None) or getattr(sampler, "sampler", None)
@@ -76,15 +95,21 @@ class HierTrainer(Seq2SeqTrainer):
     def _unlabel_repeats(self, batches: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         for batch in batches:
             # accelerate fills up an epoch's last batches with repeated examples, so that every process has one.
-            state = self.accelerator.gradient_state
             labels = batch.get("labels")
             # The examples of all processes together, in the order of the processes, that are no repetitions.
-            if state.end_of_dataloader and state.remainder > 0 and labels is not None:
+            if self.accelerator.gradient_state.end_of_dataloader and self.remainder and labels is not None:
                 first = self.args.process_index * len(labels)
                 rows = torch.arange(first, first + len(labels), device=labels.device)
                 batch = {**batch, "labels": labels.clone()}
-                batch["labels"][rows >= state.remainder] = NO_LOSS
+                batch["labels"][rows >= self.remainder] = NO_LOSS
             yield batch
+
+
+def _remainder(loader: Any) -> int:
+    """How many examples the last batches of an epoch have, those of all processes together; 0 if they are full."""
+    with suppress(TypeError, AttributeError):  # of a stream, which has no length
+        return int(loader.total_dataset_length % loader.total_batch_size)
+    return 0
 
 
 def _with_targets(lengths: list[int], dataset: Any) -> list[int]:

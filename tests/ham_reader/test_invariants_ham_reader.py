@@ -34,6 +34,13 @@ def test_offloaded_weights(reader):
     assert torch.equal(offloaded(**batch).start_logits, expected)
 
 
+@pytest.mark.parametrize("reader", READERS)
+def test_what_may_not_be_split_is_there(reader):
+    model = make_model(reader=reader)
+    assert model._no_split_modules == {"WordEncoder", type(model.reader).__name__}
+    assert model._no_split_modules <= {type(module).__name__ for module in model.modules()}
+
+
 @pytest.mark.parametrize(("dtype", "close"), [(torch.bfloat16, 0.25), (torch.float16, 0.05)])
 @pytest.mark.parametrize("reader", READERS)
 def test_mixed_and_half_precision(reader, dtype, close):

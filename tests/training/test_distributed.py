@@ -6,7 +6,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 import torch
@@ -88,9 +90,14 @@ def launch(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def run_two(code: str, *arguments: str) -> list[subprocess.CompletedProcess[str]]:
+def run_two(
+    code: str,
+    *arguments: str,
+    settings: Mapping[str, str] = MappingProxyType({"ACCELERATE_USE_CPU": "true"}),
+    timeout: float = 240,
+) -> list[subprocess.CompletedProcess[str]]:
     """Run code in two processes, as `launch` does, but neither with a launcher nor with its own imports."""
-    environment = os.environ | {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "ACCELERATE_USE_CPU": "true"}
+    environment = os.environ | {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", **settings}
     meet = "import torch\ntorch.distributed.init_process_group('gloo', init_method={!r}, rank={}, world_size=2)\n"
     with tempfile.TemporaryDirectory() as folder:
         processes = [
@@ -102,7 +109,7 @@ def run_two(code: str, *arguments: str) -> list[subprocess.CompletedProcess[str]
             )
             for rank in range(2)
         ]
-        return [process.completed() for process in processes]
+        return [process.completed(timeout) for process in processes]
 
 
 @pytest.fixture
