@@ -429,7 +429,7 @@ def test_names_and_paths_do_not_make_a_text_another_language(text):
     [
         "Am Dienstag beschloss der Kreistag, eine neue Fähre zu kaufen. Sie wird in Lund gebaut und fährt mit Strom.",
         "AM DIENSTAG BESCHLOSS DER KREISTAG, EINE NEUE FÄHRE ZU KAUFEN. SIE WIRD IN LUND GEBAUT UND FÄHRT MIT STROM.",
-        "Le conseil a décidé de fermer le vieux pont pendant tout l'hiver, car il faut réparer les deux piliers.",
+        "Le conseil a décidé de fermer la vieille gare pendant tout l'hiver, car il faut réparer le toit.",
         "El ayuntamiento decidió ayer cerrar el puente viejo durante el invierno para reparar sus dos pilares.",
         "蜜蜂跳舞。" * 10,
         "قرر مجلس المدينة أمس إغلاق الجسر القديم خلال فصل الشتاء لإصلاحه وسوف تمر السيارات من الطريق الشمالي",
