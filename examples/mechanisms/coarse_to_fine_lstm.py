@@ -3,6 +3,7 @@
     python examples/mechanisms/coarse_to_fine_lstm.py              # about two minutes on a core of its own
     python examples/mechanisms/coarse_to_fine_lstm.py --quick      # seconds: one seed, three models, up to 30 rows
     python examples/mechanisms/coarse_to_fine_lstm.py --speed      # what a step of training costs, with 100 rows
+    python examples/mechanisms/coarse_to_fine_lstm.py --texts needle   # only files of a task like it, for commands
 
 A document is rows of four words, one of which is a value. Four rows begin with a word of their own, a question; the
 others with filler. The decoder is given the questions in any order, and is to write the value of each one's row. All
@@ -13,8 +14,11 @@ rows, "reinforce" on one that is drawn; "soft first" attends softly in the first
 REINFORCE without rewards: nothing teaches it which row to read.
 """
 
+import json
+import random
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -124,12 +128,37 @@ def training_step(name: str, documents: int = 4, rows: int = 100, words: int = 2
     return 1000 * sorted(seconds)[1]
 
 
+def write_texts(folder: Path) -> None:
+    """Write a task like it as documents of sentences, whose summaries are the questions, each with its value.
+
+    Here each question begins three rows, of which two have its value and one any: one row does not always tell.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    chance = random.Random(0)
+    for part, rows, documents in (("train", 20, 9600), ("validation", 20, 100), ("test", 30, 200)):
+        with (folder / f"{part}.jsonl").open("w") as file:
+            for _ in range(documents):
+                answers = [chance.randrange(VALUES) for _ in range(QUESTIONS)]
+                said = [
+                    (f"q{i}", own) for i, own in enumerate(answers) for own in (own, own, chance.randrange(VALUES))
+                ]
+                said += [(f"f{chance.randrange(FILLERS)}", chance.randrange(VALUES)) for _ in range(rows - len(said))]
+                chance.shuffle(said)
+                sentences = [f"{first} f{chance.randrange(FILLERS)} v{value}" for first, value in said]
+                summary = " ".join(f"q{i} v{own}" for i, own in enumerate(answers))
+                file.write(json.dumps({"sentences": sentences, "summary": summary}) + "\n")
+
+
 def main() -> None:
     parser = arguments(__doc__)
+    parser.add_argument("--texts", type=Path, metavar="FOLDER", help="only write a task like it there, as texts")
     parser.add_argument("--steps", type=int, default=300, help="of training")
     parser.add_argument("--speed", action="store_true", help="only what a step of training costs, with 100 rows")
     options = parser.parse_args()
     torch.set_num_threads(1)
+    if options.texts:
+        write_texts(options.texts)
+        return
     if options.speed:
         for name in ("flat", "soft", "top_k", "reinforce"):
             print(f"{name}: {training_step(name):.0f} ms", flush=True)

@@ -8,9 +8,13 @@ from datasets import Dataset as Rows
 from torch.utils.data import Dataset
 from transformers import PreTrainedTokenizerBase, ProcessorMixin
 
+from ..models.phrase_spans import place_phrases
+from .packing import PIECES
 from .tokenizing import plain_tokenizer
 
 
+# In the place of a token that is masked.
+MASKED = -1
 # The noise of validation data is drawn from other numbers than that of training data.
 PARTS = ("train", "validation")
 
@@ -56,11 +60,12 @@ def infill_text(
     return found
 
 
-class NoisyChunks(Dataset[dict[str, list[int]]]):
+class NoisyChunks(Dataset[dict[str, Any]]):
     """Chunks with noise as source and the text as it was as labels.
 
     The noise of a chunk is drawn from the seed, the number of the chunk and the number of the copy alone: it does not
-    depend on when, in which process or in which batch the chunk comes.
+    depend on when, in which process or in which batch the chunk comes. Where the chunks have `pieces`, the processor's
+    `key_phrases` finds what is highlighted in what the noise leaves.
     """
 
     def __init__(
@@ -88,26 +93,51 @@ class NoisyChunks(Dataset[dict[str, list[int]]]):
             raise ValueError(f"processor: its tokenizer has no {names[self._ids.index(None)]}, which denoising needs")
         self.chunks, self.copies, self.seed, self.part = chunks, copies, seed, part
         self.mask_share, self.span_mean, self.permute = mask_share, span_mean, permute
+        self._processor: Any = processor if PIECES in chunks.column_names else None
 
     def __len__(self) -> int:
         """Tell how many there are."""
         return len(self.chunks) * self.copies
 
-    def __getitem__(self, number: int) -> dict[str, list[int]]:
+    def __getitem__(self, number: int) -> dict[str, Any]:
         """Draw the noise of a chunk."""
         if not 0 <= number < len(self):
             raise IndexError(f"number must be from 0 to below {len(self)}, got {number}")
         copy, chunk = divmod(number, len(self.chunks))
         bos, eos, mask = self._ids
-        sentences: list[list[int]] = []
-        for token in self.chunks[chunk]["input_ids"]:
+        row = self.chunks[chunk]
+        ids = row["input_ids"]
+        sentences: list[list[int]] = []  # places of the tokens of each
+        for place, token in enumerate(ids):
             if token == bos:
                 sentences.append([])
             elif token != eos:
-                sentences[-1].append(token)
+                sentences[-1].append(place)
         generator = np.random.default_rng([self.seed, PARTS.index(self.part), chunk, copy])
-        text = [token for sentence in sentences for token in sentence]
+        text = [place for sentence in sentences for place in sentence]
         shuffled = permute_sentences(sentences, generator) if self.permute else text
-        noisy = infill_text(shuffled, generator, mask_id=mask, mask_share=self.mask_share, span_mean=self.span_mean)
-        source = [bos, *noisy, eos]
-        return {"input_ids": source, "attention_mask": [1] * len(source), "labels": [bos, *text, eos]}
+        share = {"mask_share": self.mask_share, "span_mean": self.span_mean}
+        order = infill_text(range(len(shuffled)), generator, mask_id=MASKED, **share)
+        source = [bos, *(mask if i == MASKED else ids[shuffled[i]] for i in order), eos]
+        found = {
+            "input_ids": source,
+            "attention_mask": [1] * len(source),
+            "labels": [bos, *(ids[i] for i in text), eos],
+        }
+        if self._processor is not None:
+            found |= _highlights(self._processor, [row[PIECES][i] for i in shuffled], np.array(order, dtype=np.int64))
+        return found
+
+
+def _highlights(processor: Any, pieces: list[str], order: "np.ndarray[Any, Any]") -> dict[str, Any]:
+    """Find the key phrases in what is left of a text between its masks, and their tokens in the source."""
+    ends = np.cumsum([0, *map(len, pieces)])
+    offsets = np.stack([ends[:-1], ends[1:]], axis=1)  # (tokens, 2)
+    stays = order != MASKED
+    runs = np.split(order[stays], np.cumsum(stays)[~stays])  # tokens between masks
+    places = [(int(ends[run[0]]), int(ends[run[-1] + 1])) for run in runs if len(run)]
+    phrases = processor.key_phrases.find("".join(pieces), places)
+    last = np.maximum.accumulate(np.where(stays, order, MASKED))
+    of_source = np.where(stays[:, None], offsets[order], ends[last + 1][:, None])  # a mask has no characters
+    placed = place_phrases(phrases, of_source, [(0, len(order))], processor.max_phrase_length, refuse=False)
+    return {name: placed[name] for name in processor.own_length_inputs}

@@ -17,6 +17,7 @@ from .tokenizing import DOCUMENTS_IN_MEMORY, plain_text, plain_tokenizer, source
 logger = logging.getLogger(__name__)
 
 COUNTS = ("num_tokens", "num_sentences", "num_cut_sentences")
+PIECES = "pieces"
 ROWS_TO_COUNT = 10_000
 
 
@@ -34,25 +35,37 @@ class _Packing:
     """Maps a batch of documents to rows; holds only what decides the result, since datasets hashes it."""
 
     def __init__(
-        self, processor: ProcessorMixin | PreTrainedTokenizerBase, kind: str, length: int, across_documents: bool
+        self,
+        processor: ProcessorMixin | PreTrainedTokenizerBase,
+        kind: str,
+        length: int,
+        across_documents: bool,
+        pieces: bool,
     ) -> None:
         tokenizer = plain_tokenizer(processor)
         self.kind = kind
         self.length = length
         self.across_documents = across_documents
+        self.pieces = pieces
         # A model without hierarchy gets the same sentences, without the markers before all but the first.
         self.markers = hasattr(tokenizer, "encode_sentences")
         self.tokenizer = HatEncoderTokenizer.from_tokenizer(tokenizer)
 
     def __call__(self, batch: dict[str, list[Any]]) -> dict[str, list[Any]]:
         texts = [plain_text(self.kind, source) for source in batch[self.kind]]
-        documents = self.tokenizer.encode_sentences(texts)
-        rows = list(self._rows(documents))
-        return {name: [row[number] for row in rows] for number, name in enumerate(("input_ids", *COUNTS))}
+        bos, eos = cast(int, self.tokenizer.bos_token_id), cast(int, self.tokenizer.eos_token_id)
+        if not self.pieces:
+            rows = list(self._rows(self.tokenizer.encode_sentences(texts), [bos], [eos]))
+            return {name: [row[number] for row in rows] for number, name in enumerate(("input_ids", *COUNTS))}
+        rows = list(self._rows(self.tokenizer.encode_with_pieces(texts), [(bos, "")], [(eos, "")]))
+        columns = {name: [row[number] for row in rows] for number, name in enumerate(COUNTS, 1)}
+        both = {name: [[token[i] for token in row[0]] for row in rows] for i, name in enumerate(("input_ids", PIECES))}
+        return {**both, **columns}
 
-    def _rows(self, documents: list[list[list[int]]]) -> Iterator[tuple[list[int], int, int, int]]:
-        """(ids, tokens, sentences, pieces of too long sentences) of each row."""
-        bos, eos = [cast(int, self.tokenizer.bos_token_id)], [cast(int, self.tokenizer.eos_token_id)]
+    def _rows(
+        self, documents: list[list[list[Any]]], bos: list[Any], eos: list[Any]
+    ) -> Iterator[tuple[list[Any], int, int, int]]:
+        """(tokens, how many, sentences, pieces of too long sentences) of each row."""
         begin, marker = ([], bos) if self.markers else (bos, [])
         longest = self.length - len(bos) - len(eos)
         ids, end, sentences, cut = list(begin), eos, 0, 0  # `end` is empty where the row has its EOS already
@@ -85,6 +98,7 @@ def pack_documents(
     *,
     max_length: int,
     across_documents: bool = False,
+    pieces: bool = False,
     num_proc: int | None = None,
     report: PackingReport | None = None,
 ) -> Dataset | IterableDataset:
@@ -99,11 +113,13 @@ def pack_documents(
         max_length: Tokens of a row, markers included.
         across_documents: Whether a row that is not full goes on with the next document, behind an EOS. Rows end where
             datasets' batches of documents do.
+        pieces: Whether to give the characters of each token, too.
         num_proc: Processes to use; None for one.
         report: Is given the counts, if passed.
 
     Returns:
-        A dataset with `input_ids`, `<s> sentence <s> sentence … </s>`.
+        A dataset with `input_ids`, `<s> sentence <s> sentence … </s>`; with `pieces` also of each token its characters
+        and what is between them and those of the token before, "" of a marker.
 
     Raises:
         ValueError: If a row could not hold a marker, a token and the end.
@@ -115,9 +131,9 @@ def pack_documents(
         raise ValueError(f"max_length must be at least 3 (a marker, a token and the end), got {max_length}")
     report = PackingReport() if report is None else report
     columns = dataset.column_names or list(next(iter(dataset)))
-    packing = _Packing(processor, source_kind(columns), max_length, across_documents)
+    packing = _Packing(processor, source_kind(columns), max_length, across_documents, pieces)
     options: dict[str, Any] = {"batched": True, "batch_size": DOCUMENTS_IN_MEMORY, "remove_columns": columns}
-    features = {"input_ids": List(Value("int32"))}
+    features = {"input_ids": List(Value("int32")), **({PIECES: List(Value("string"))} if pieces else {})}
     if isinstance(dataset, IterableDataset):
         return dataset.map(Counting(packing, partial(_count_rows, report)), features=Features(features), **options)
     counted = Features({**features, **{name: Value("int32") for name in COUNTS}})

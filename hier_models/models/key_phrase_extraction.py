@@ -12,7 +12,7 @@ import numpy as np
 
 from .phrase_finder import TF_IDF, PhraseFinder
 from .phrase_spans import Phrase
-from .phrase_words import ends_in_a_word, is_unspaced, split_words
+from .phrase_words import is_in_a_word, is_unspaced, split_words
 from .text_inputs import check_integer
 
 
@@ -148,8 +148,8 @@ class RankedPhrases(PhraseFinder):
 
     def _candidates_of(self, text: str, start: int, end: int) -> Iterator[tuple[Array, Array]]:
         words, bounds, beside = split_words(text[start:end])
-        if words and end < len(text) and ends_in_a_word(text, start + int(bounds[-1, 0]), end):
-            words, bounds, beside = words[:-1], bounds[:-1], beside[:-1]
+        whole = slice(int(is_in_a_word(text, start)), len(words) - is_in_a_word(text, end))
+        words, bounds, beside = words[whole], bounds[whole], beside[whole.start : max(0, whole.stop - 1)]
         if not words:
             return
         hashes = np.fromiter(map(self._hashes.__getitem__, words), dtype=np.uint64, count=len(words))

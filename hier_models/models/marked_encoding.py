@@ -4,7 +4,7 @@ import itertools
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 # What a row has for each token, and what is not the same for all.
@@ -23,6 +23,10 @@ class TokenizedText:
     # Index of the first token of each sentence, ascending, from 0. A sentence without tokens has none.
     starts: list[int]
     in_words: bool = False  # Whether the text came as words
+
+    def sentences(self, of_tokens: list[Any]) -> list[list[Any]]:
+        """Divide what there is of each token by sentences."""
+        return [of_tokens[a:b] for a, b in itertools.pairwise([*self.starts, len(self.ids)]) if b > a]
 
     def cost(self, start: int, end: int) -> int:
         """Count the tokens of a span with its markers: one at its beginning and at each sentence that begins later."""

@@ -135,11 +135,16 @@ class MarkedTokenizer(PreTrainedTokenizerFast):
                 running.append(" ".join(sentences))
                 cuts.append(list(itertools.accumulate(len(sentence) + 1 for sentence in sentences))[:-1])
                 cuts[-1] = [cut - 1 for cut in cuts[-1]]  # the space belongs to what follows
-        tokenized = self._tokenized(running, False, split_special_tokens, cuts)
-        return [
-            [text.ids[a:b] for a, b in itertools.pairwise([*text.starts, len(text.ids)]) if b > a]
-            for text in tokenized
-        ]
+        return [text.sentences(text.ids) for text in self._tokenized(running, False, split_special_tokens, cuts)]
+
+    def encode_with_pieces(self, texts: Sequence[str]) -> list[list[list[tuple[int, str]]]]:
+        """Tokenize texts as `encode_sentences` does; beside each id stand its characters and what is before them."""
+        found, checked = [], [check_text(f"texts[{i}]", text) for i, text in enumerate(texts)]
+        for whole, text in zip(checked, self._tokenized(checked, False, True), strict=True):
+            ends = itertools.accumulate((end for _, end in text.offsets), max, initial=0)
+            pieces = [whole[start:end] for start, end in itertools.pairwise(ends)]
+            found.append(text.sentences(list(zip(text.ids, pieces, strict=True))))
+        return found
 
     def __call__(self, text: Any = None, text_pair: Any = None, **options: Any) -> BatchEncoding:  # type: ignore[override]
         """Prepare texts or pairs of texts, or lists of either, with the options of Transformers' tokenizers.

@@ -67,10 +67,13 @@ def is_unspaced(word: str) -> bool:
     return _UNSPACED_LETTER.match(word) is not None
 
 
-def ends_in_a_word(text: str, start: int, end: int) -> bool:
+def is_in_a_word(text: str, place: int) -> bool:
     """Tell whether a cut falls into a word."""
-    match = word_pattern(text).match(text, start)
-    return match is not None and match.end() > end
+    begin = place
+    while 0 < begin < len(text) and not text[begin - 1].isspace():
+        begin -= 1
+    after = (match for match in word_pattern(text).finditer(text, begin) if match.end() > place)
+    return (match := next(after, None)) is not None and match.start() < place
 
 
 def find_phrase(phrase: str, text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
@@ -81,7 +84,7 @@ def find_phrase(phrase: str, text: str, start: int, end: int) -> Iterator[tuple[
     while match := pattern.search(text, start, end):
         first, stop = match.span()
         cut = (word_first and first > 0 and is_letter(text[first - 1])) or (
-            word_last and stop < end and is_letter(text[stop])
+            word_last and stop < len(text) and is_letter(text[stop])
         )
         if not cut:
             yield first, stop

@@ -63,8 +63,10 @@ class _Words:
 
 
 def is_english(text: str) -> bool:
-    """Tell whether a text looks like English."""
-    words = re.findall(r"[^\W\d_]+", text[:ENOUGH].lower())
+    """Tell whether a text looks like English, by its words without capitals: names and codes are no language."""
+    text = text[:ENOUGH]
+    alone = re.findall(r"(?<![\w/])[^\W\d_]{2,}(?![\w/])", text.lower() if text.isupper() else text)
+    words = [word for word in alone if word == word.lower()]
     return len(words) < FEW_WORDS or sum(word in COMMON_WORDS for word in words) >= ENGLISH * len(words)
 
 

@@ -29,9 +29,13 @@ def check(data: DataArguments) -> None:
 
 
 def prepare(
-    data: DataArguments, config: PretrainedConfig, processor: Processor, documents: Dataset | IterableDataset
+    data: DataArguments,
+    config: PretrainedConfig,
+    processor: Processor,
+    documents: Dataset | IterableDataset,
+    whole: bool = False,
 ) -> dict[str, Any]:
-    """Give the processor its key phrases."""
+    """Give the processor its key phrases; of whole documents, or of what one source of the model takes."""
     wanted = data.key_phrases
     if not highlights(processor):
         if name := next((name for name in ("key_phrases", "phrases_column") if getattr(data, name) is not None), None):
@@ -43,7 +47,8 @@ def prepare(
         return {}
     with mistakes_of("data: key_phrases", OSError):
         if wanted in (FIT, *WITHOUT_CORPUS):
-            options: dict[str, Any] = {"max_source_length": data.max_source_length, "stopwords": data.stopwords}
+            length = None if whole else data.max_source_length
+            options: dict[str, Any] = {"max_source_length": length, "stopwords": data.stopwords}
             options |= {} if wanted == FIT else {"finder": wanted}
             reader.key_phrases = fit_key_phrases(documents, processor, **options)
         elif wanted is not None:

@@ -14,7 +14,7 @@ from transformers import PreTrainedModel, TrainerCallback, set_seed
 from transformers.integrations.integration_utils import get_reporting_integration_callbacks
 
 from .arguments import Recipe, RecipeError, mistakes_of, set_accumulation
-from .callbacks import SoftPretraining, SurrogateLog, check_hard_attention
+from .callbacks import BrightnessDecay, SoftPretraining, SurrogateLog, check_hard_attention
 from .distributed import ProcessesInCheckpoint, has_loss_over_labels, loss_over_labels, prepare_streams, whole_weights
 from .evaluation import write_json
 from .learning_rates import PerplexityDecay, optimizer_with_rates
@@ -180,8 +180,12 @@ def _learning_rates(optimizer: torch.optim.Optimizer | None) -> dict[str, dict[s
 
 
 def _callbacks(recipe: Recipe, model: PreTrainedModel) -> list[TrainerCallback]:
-    """What a recipe asks for of any task, and the log of hard attention."""
+    """What a recipe and the model ask for, of any task: brightness that falls, the log of hard attention."""
     run, found = recipe.run, list[TrainerCallback]()
+    if getattr(model.config, "highlighted_layers", None):
+        found.append(BrightnessDecay())
+        if recipe.data.streaming and model.config.brightness_decay < 1:
+            logger.warning("a stream has no epochs: the brightness stays %s", model.config.brightness)
     is_hard = getattr(model.config, "attention", None) == "hard"
     if is_hard and recipe.training.label_smoothing_factor:
         why = "the Trainer's loss would take the place of the model's, with which hard attention learns"

@@ -31,3 +31,18 @@ def test_the_best_rows_learn_where_to_read_and_without_reward_nothing_does(
         assert found["soft", size]["rows read"] == size
     assert "| top_k, soft first | 30 |" in capsys.readouterr().out
     assert (tmp_path / "coarse_to_fine_lstm.svg").is_file()
+
+
+def test_two_of_three_rows_of_the_texts_tell_the_value(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(SCRIPT.parent)
+    monkeypatch.setattr(sys, "argv", [str(SCRIPT), "--texts", str(tmp_path / "needle")])
+    runpy.run_path(str(SCRIPT), run_name="__main__")
+    for part, rows in (("train", 20), ("validation", 20), ("test", 30)):
+        documents = [json.loads(line) for line in (tmp_path / "needle" / f"{part}.jsonl").read_text().splitlines()]
+        for document in documents[:50]:
+            assert len(document["sentences"]) == rows
+            words = document["summary"].split()
+            for question, value in zip(words[::2], words[1::2], strict=True):
+                said = [row.split()[-1] for row in document["sentences"] if row.startswith(question)]
+                assert len(said) == 3
+                assert said.count(value) >= 2

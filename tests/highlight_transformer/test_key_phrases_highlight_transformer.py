@@ -173,8 +173,11 @@ def test_ranges() -> None:
         "power grid",
         "solar power grid",
     }
-    # The last word is cut.
+    # The last word is cut, or the first.
     assert {phrase.text for phrase in extractor.find(text, [(0, 15)])} == {"solar power"}
+    assert {phrase.text for phrase in extractor.find(text, [(2, 16)])} == {"power grid"}
+    assert extractor.find(text, [(2, 4)]) == []
+    assert KeyPhraseExtractor(top_k=9).fit([text]).find("rock's solar don't", [(4, 17)]) == []
     (phrase,) = extractor.find(text, [(0, 11), (17, 28)])
     assert phrase == Phrase("solar power", 1.0, ((0, 11), (17, 28)))
     assert extractor.find(text, [(0, 0), (3, 4)]) == []

@@ -195,3 +195,9 @@ def test_made_by_name(tokenizer: PreTrainedTokenizerFast, tagger: str) -> None:
     ):
         with pytest.raises(ValueError, match=message):
             fit_key_phrases(None, processor, **options)
+
+
+def test_a_function_finds_no_half_words() -> None:
+    finder = PhraseFunction(lambda text: ["honey bee"], "bees")
+    text = "The honey bee and honey bees."
+    assert finder.find(text, [(0, 13), (18, 27)])[0].spans == ((4, 13),)

@@ -28,7 +28,7 @@ from transformers import (
 
 from hier_models.data import train_word_level
 from hier_models.pipelines.common_words_hier import COMMON_WORDS
-from hier_models.pipelines.faithful_hier import FaithfulLogitsProcessor, WordPieces
+from hier_models.pipelines.faithful_hier import FaithfulLogitsProcessor, WordPieces, is_english
 from tests.conftest import DOCUMENTS, TURNS
 
 
@@ -406,6 +406,38 @@ def test_common_words_are_english_and_neither_numbers_nor_names():
     assert all(word.isascii() and word.isalpha() and word.islower() for word in COMMON_WORDS)
     numbers_and_names = {"two", "ten", "million", "third", "john", "london", "german", "monday", "june"}
     assert not numbers_and_names & COMMON_WORDS
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Other parsers were tried too (Okafor and Lindqvist, 2019; Tanaka et al., 2021; Brandt, 2020), also taggers "
+        "(Moreau, Silva and Novak, 2022; Petrov and Jansen, 2018; Kowalski et al., 2017; Haddad, 2016) and chunkers "
+        "(Yilmaz, 2015; O'Brien and Costa, 2014).",
+        "Each of these has a test of its own in the same folder: src/io/tsv/tsv_reader_v2.py, src/io/tsv/tsv_w.py, "
+        "lib/zip/crc32.c, lib/zip/adler32/adler32_simd.c, lib/zip/inflate/inftrees.c, etc/cron.d/zfs_scrub.",
+        "THE TOWN WILL CLOSE THE OLD BRIDGE IN MAY. A FERRY WILL RUN EVERY HOUR UNTIL THE NEW ONE IS OPEN.",
+    ],
+    ids=["names", "paths", "capitals"],
+)
+def test_names_and_paths_do_not_make_a_text_another_language(text):
+    assert is_english(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Am Dienstag beschloss der Kreistag, eine neue Fähre zu kaufen. Sie wird in Lund gebaut und fährt mit Strom.",
+        "AM DIENSTAG BESCHLOSS DER KREISTAG, EINE NEUE FÄHRE ZU KAUFEN. SIE WIRD IN LUND GEBAUT UND FÄHRT MIT STROM.",
+        "Le conseil a décidé de fermer la vieille gare pendant tout l'hiver, car il faut réparer le toit.",
+        "El ayuntamiento decidió ayer cerrar el puente viejo durante el invierno para reparar sus dos pilares.",
+        "蜜蜂跳舞。" * 10,
+        "قرر مجلس المدينة أمس إغلاق الجسر القديم خلال فصل الشتاء لإصلاحه وسوف تمر السيارات من الطريق الشمالي",
+    ],
+    ids=["German", "capitals", "French", "Spanish", "Chinese", "Arabic"],
+)
+def test_other_languages_are_not_taken_for_english(text):
+    assert not is_english(text)
 
 
 def test_what_is_not_english_is_said(model_and_tokenizer, caplog):

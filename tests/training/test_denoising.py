@@ -9,10 +9,22 @@ import torch
 import yaml
 from datasets import Dataset
 from safetensors.torch import load_file
-from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+from transformers import (
+    AutoModelForSeq2SeqLM,
+    AutoProcessor,
+    AutoTokenizer,
+    BartConfig,
+    BartForConditionalGeneration,
+)
 
+from hier_models import HighlightTransformerProcessor
+from hier_models.data import pack_documents
 from hier_models.data.infilling import NoisyChunks, infill_text, permute_sentences
 from hier_models.data.tokenizer_training import train_byte_level
+from hier_models.models import modeling_highlight_transformer
+from hier_models.models.key_phrase_extraction import KeyPhraseExtractor
+from hier_models.models.phrase_finder import PhraseFunction
+from hier_models.models.tokenization_hat_encoder import HatEncoderTokenizer
 from hier_models.training import RecipeError, load_recipe, run_smoke, run_training
 from hier_models.training.arguments import ModelArguments
 from hier_models.training.likelihood import OtherSources
@@ -165,6 +177,141 @@ def test_the_noise_belongs_to_seed_chunk_and_copy(tokenizer):
         NoisyChunks(chunks_of(), tokenizer)
 
 
+# Highlighting
+
+STOPWORDS = {"the", "a", "in", "of", "is", "which", "was", "on", "by", "it", "at"}
+
+
+def noisy_chunks(tokenizer, key_phrases, **options):
+    """Chunks of the sample texts, what finds the phrases of a Highlight-Transformer's processor, and its tokenizer."""
+    marking = HatEncoderTokenizer.from_tokenizer(tokenizer)
+    chunks = pack_documents(Dataset.from_dict({"text": DOCUMENTS}), marking, max_length=64, pieces=True)
+    return NoisyChunks(chunks, HighlightTransformerProcessor(tokenizer, key_phrases=key_phrases), **options)
+
+
+def visible(source, tokenizer, phrase):
+    """Where a phrase stands in a source, (first token, the one after its last): every run of tokens is looked at."""
+    found = []
+    for first in range(1, len(source)):
+        for end in range(first + 1, min(first + 20, len(source))):
+            text = tokenizer.decode(source[first:end])
+            if tokenizer.mask_token in text:
+                break
+            if phrase in text.lower():
+                if phrase not in tokenizer.decode(source[first + 1 : end]).lower():
+                    found.append((first, end))
+                break
+    return found
+
+
+@pytest.mark.parametrize("permute", [True, False])
+def test_phrases_of_the_corrupted_source_are_lit_and_masked_ones_are_not(tokenizer, permute):
+    phrases = {"second pillar": 0.5, "old road": 2.0, "library opens": 1.0, "cloudy days": 1.5}
+    finder = PhraseFunction(lambda text: list(phrases.items()), f"some phrases {permute}")
+    chunks = noisy_chunks(tokenizer, finder, copies=12, permute=permute)
+    lit = 0
+    for chunk in chunks:
+        source, places = chunk["input_ids"], chunk["phrase_positions"]
+        found = dict(zip(map(tuple, places), chunk["phrase_values"], strict=True))
+        expected = {place: value for text, value in phrases.items() for place in visible(source, tokenizer, text)}
+        assert found == expected
+        lit += len(found)
+    whole = sum(text in document.lower() for document in DOCUMENTS for text in phrases)
+    assert whole == len(phrases)
+    assert 0.2 * whole * 12 < lit < 0.9 * whole * 12  # at 30 % of the tokens
+
+
+def test_half_words_beside_a_mask_are_no_phrases(tokenizer):
+    extractor = KeyPhraseExtractor(STOPWORDS).fit(DOCUMENTS)
+    chunks = noisy_chunks(tokenizer, extractor, copies=12)
+    whole = {
+        phrase.text.lower()
+        for text in DOCUMENTS
+        for phrase in KeyPhraseExtractor(STOPWORDS, top_k=99).fit([text]).find(text)
+    }
+    lit = set()
+    for chunk in chunks:
+        source = chunk["input_ids"]
+        assert len(chunk["phrase_positions"]) == len(chunk["phrase_values"])
+        for first, end in chunk["phrase_positions"]:
+            assert tokenizer.mask_token_id not in source[first:end]
+            lit.add(tokenizer.decode(source[first:end]).strip(" ,.").lower())
+    assert len(lit) > 20
+    assert lit <= whole
+
+
+def test_highlighting_changes_no_noise(tokenizer):
+    with_phrases = noisy_chunks(tokenizer, PhraseFunction(lambda text: [], "none"))
+    without = NoisyChunks(with_phrases.chunks.remove_columns("pieces"), tokenizer)
+    for found, expected in zip(with_phrases, without, strict=True):
+        assert (found.pop("phrase_positions"), found.pop("phrase_values")) == ([], [])
+        assert found == expected
+
+
+@pytest.fixture
+def highlighting(values, tmp_path):
+    """The recipe of a warm-up of a Highlight-Transformer that begins with a tiny BART."""
+    tokenizer = train_byte_level([*DOCUMENTS, *(turn["content"] for turn in TURNS)], 320, model_max_length=48)
+    torch.manual_seed(0)
+    bart = BartForConditionalGeneration(BartConfig(**SIZES, vocab_size=320, max_position_embeddings=48, init_std=0.2))
+    for part in (bart, tokenizer):
+        part.save_pretrained(tmp_path / "bart")
+    del values["tokenizer_entries"], values["max_position_embeddings"]
+    values |= {"from_bart": str(tmp_path / "bart"), "model_type": "highlight_transformer", "key_phrases": "fit"}
+    return {**values, "config_overrides": {"highlight_layers": 1, "brightness": 4.0, "brightness_decay": 0.5}}
+
+
+def test_a_warm_up_with_highlighting(highlighting, tmp_path, monkeypatch):
+    bands, make_band = [], modeling_highlight_transformer.make_band
+    monkeypatch.setattr(
+        modeling_highlight_transformer,
+        "make_band",
+        lambda *args, **kwargs: bands.append((kwargs["brightness"], make_band(*args, **kwargs))) or bands[-1][1],
+    )
+    results = run_training(load_recipe(None, highlighting))
+    assert results["key_phrases"]["documents"] == len(DOCUMENTS) + 1
+    assert results["evaluation"]["perplexity"] > 1
+    run = tmp_path / "run"
+    epochs = results["train"]["epoch"]
+    assert epochs > 1
+    last = 4.0 * 0.5 ** (-(-epochs // 1) - 1)  # that of the epoch in which it stopped
+    assert json.loads((run / "config.json").read_text())["brightness"] == last
+    assert {brightness for brightness, band in bands if band is not None} == {
+        4.0 * 0.5**epoch for epoch in range(int(-(-epochs // 1)))
+    }
+    processor = AutoProcessor.from_pretrained(run)
+    assert processor.key_phrases.documents == len(DOCUMENTS) + 1
+    assert AutoModelForSeq2SeqLM.from_pretrained(run).config.brightness == last
+
+
+def test_a_warm_up_with_highlighting_runs_small(tmp_path):
+    values = {"task": "denoising", "model_type": "highlight_transformer", "from_bart": "b", "key_phrases": "fit"}
+    values |= {"train": "t", "validation": "v", "max_steps": 4, "language": "de", "max_source_length": 64}
+    results = run_smoke(None, {**values, "output_dir": str(tmp_path / "run")})
+    assert results["key_phrases"]["documents"] > 4
+    assert AutoProcessor.from_pretrained(tmp_path / "run").language == "de"
+
+
+def test_highlighting_that_cannot_be(highlighting):
+    for changes, message in (
+        ({"key_phrases": None}, "key_phrases is missing: the model highlights key phrases"),
+        ({"stopwords": "en", "key_phrases": None}, "stopwords goes with key_phrases: fit"),
+        (
+            {
+                "from_bart": None,
+                "tokenizer_entries": 320,
+                "max_position_embeddings": 48,
+                "model_type": "bart",
+                "config_overrides": SIZES,
+            },
+            "key_phrases is for Highlight-Transformers, and this model is bart",
+        ),
+        ({"phrases_column": "phrases"}, "phrases_column means nothing to denoising"),
+    ):
+        with pytest.raises(RecipeError, match=message):
+            run_training(load_recipe(None, {**highlighting, **changes}))
+
+
 def test_a_tokenizer_like_barts():
     tokenizer = train_byte_level(DOCUMENTS, 300)
     ids = tokenizer("Grüße, 蜂!")["input_ids"]
@@ -295,7 +442,7 @@ def test_two_processes_learn_what_one_does(values, tmp_path):
         ({"tokenizer_entries": None}, "tokenizer_entries to have one trained"),
         ({"tokenizer_entries": 100}, "tokenizer_entries must be at least 261"),
         ({"tokenizer": "somewhere"}, "tokenizer and denoising: tokenizer_entries are both given"),
-        ({"model_type": "hat_bart"}, "hat_bart has a processor; train model_type: bart"),
+        ({"model_type": "hat_bart"}, "hat_bart has a processor; train model_type: bart or highlight"),
         ({"max_source_length": 60}, "max_source_length is 60, but the model has only 48 positions"),
         ({"summary_column": "summary"}, "summary_column means nothing to denoising"),
         ({"streaming": True}, "streaming does not go with denoising"),

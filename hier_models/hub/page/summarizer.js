@@ -462,7 +462,10 @@ export class Summarizer {
 
   /** Whether a text looks like English, where only English words are known. */
   isEnglish(text) {
-    const words = text.slice(0, 20000).toLowerCase().match(/\p{L}+/gu) ?? [];
+    const start = text.slice(0, 20000);
+    const lowered = start === start.toUpperCase() ? start.toLowerCase() : start;
+    const alone = lowered.match(/(?<![\p{L}\d_/])\p{L}{2,}(?![\p{L}\d_/])/gu) ?? [];
+    const words = alone.filter((word) => word === word.toLowerCase());
     return words.length < 10 || words.filter((word) => this.common.has(word)).length >= words.length / 3;
   }
 

@@ -12,6 +12,7 @@ import transformers
 from datasets import IterableDataset
 
 from ...data import HierDataCollator, LoadReport
+from .. import key_phrases
 from ..arguments import ModelArguments, Recipe, RecipeError, mistakes_of, named_in_errors
 from ..distributed import own_file
 from ..evaluation import write_json_lines
@@ -224,6 +225,8 @@ class Task(ABC):
                 write_json_lines(changes[part], [{**row, **column} for row in rows[:count]])
         if more := getattr(self.options, "also_train", None):  # every further source is the same file
             changes["also_train"] = [changes["train"]] * len(more)
+        if data.key_phrases is not None:
+            changes["key_phrases"] = key_phrases.FIT
         return changes
 
     def smoke_tokenizer(self) -> PreTrainedTokenizerBase:

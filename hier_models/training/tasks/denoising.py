@@ -7,16 +7,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from datasets import Dataset, concatenate_datasets
+import punkt
+from datasets import Dataset, IterableDataset, concatenate_datasets
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, ProcessorMixin, Trainer
+from transformers.models.whisper.tokenization_whisper import LANGUAGES
 
 from ...data import load_documents
 from ...data.columns import KINDS
 from ...data.infilling import NoisyChunks
 from ...data.packing import PackingReport, pack_documents
 from ...data.tokenizer_training import WITH_MASK, train_byte_level
-from ...data.tokenizing import plain_text
+from ...data.tokenizing import highlights, plain_text, plain_tokenizer
 from ...models.tokenization_hat_encoder import HatEncoderTokenizer
+from .. import key_phrases
 from ..arguments import Recipe, RecipeError, check_smallest
 from ..likelihood import READS, OtherSources, perplexity
 from ..models import Processor, positions
@@ -55,16 +58,18 @@ class DenoisingTask(Task):
     arguments = DenoisingArguments
     unused = (
         *("summary_column", "test", "test_split", "phrases_column", "query_column", "several_references", "digits"),
-        *("importance", "importance_tagger", "key_phrases", "stopwords"),
+        *("importance", "importance_tagger"),
     )
 
     def __init__(self, recipe: Recipe, output_dir: Path) -> None:
         super().__init__(recipe, output_dir)
         self._packing = {"train": PackingReport(), "validation": PackingReport()}
         self._validation: NoisyChunks | None = None
+        self._key_phrases: dict[str, Any] = {}
 
     def check(self) -> None:
         super().check()
+        key_phrases.check(self.recipe.data)
         if self.recipe.data.streaming:
             raise RecipeError("data: streaming does not go with denoising, whose noise belongs to numbered chunks")
         if self.recipe.training.predict_with_generate:
@@ -81,9 +86,9 @@ class DenoisingTask(Task):
 
     def load_model_and_processor(self) -> tuple[PreTrainedModel, Processor]:
         model, processor = super().load_model_and_processor()
-        if isinstance(processor, ProcessorMixin):
-            family = model.config.model_type
-            raise RecipeError(f"model: denoising reads plain tokens, {family} has a processor; train model_type: bart")
+        if isinstance(processor, ProcessorMixin) and not highlights(processor):
+            why = f"denoising reads plain tokens, {model.config.model_type} has a processor"
+            raise RecipeError(f"model: {why}; train model_type: bart or highlight_transformer")
         length = self.recipe.data.max_source_length
         most = min(positions(model.config, side) or length for side in ("encoder", "decoder"))
         if length > most:
@@ -91,7 +96,10 @@ class DenoisingTask(Task):
         return model, processor
 
     def train_dataset(self, model: PreTrainedModel, processor: Processor) -> Any:
-        packed = [self._packed("train", documents, processor) for documents in self.rows("train")]
+        sources = self.rows("train")
+        texts = IterableDataset.from_generator(_rows_of_texts, gen_kwargs={"sources": sources})
+        self._key_phrases = key_phrases.prepare(self.recipe.data, model.config, processor, texts, whole=True)
+        packed = [self._packed("train", documents, processor) for documents in sources]
         return self._noisy("train", concatenate_datasets(packed), processor, self.options.copies)
 
     def validation_dataset(self, model: PreTrainedModel, processor: Processor) -> Any:
@@ -118,7 +126,7 @@ class DenoisingTask(Task):
         return results
 
     def reports(self) -> dict[str, Any]:
-        return {"chunks": as_dicts(self._packing), **super().reports()}
+        return {"chunks": as_dicts(self._packing), **super().reports(), **self._key_phrases}
 
     def smoke_rows(self) -> list[dict[str, Any]]:
         return documents_rows(self.recipe.data)
@@ -132,9 +140,13 @@ class DenoisingTask(Task):
         return NoisyChunks(chunks, processor, copies=copies, seed=self.recipe.training.seed, part=part, **noise)
 
     def _packed(self, part: str, documents: Dataset, processor: Processor) -> Dataset:
-        data, plain = self.recipe.data, cast(PreTrainedTokenizerBase, processor)
-        marking = HatEncoderTokenizer.from_tokenizer(plain, self.recipe.model.language or "english")
+        data, known = self.recipe.data, punkt.available_languages()
+        language = LANGUAGES.get(getattr(processor, "language", "en"), "english")
+        marking = HatEncoderTokenizer.from_tokenizer(
+            plain_tokenizer(processor), language if language in known else "english"
+        )
         options: dict[str, Any] = {"num_proc": data.num_proc, "report": self._packing[part]}
+        options["pieces"] = getattr(processor, "key_phrases", None) is not None
         return cast(Dataset, pack_documents(documents, marking, max_length=data.max_source_length, **options))
 
     def load(self, part: str) -> Any:
@@ -153,6 +165,10 @@ class DenoisingTask(Task):
         if (found := len(tokenizer)) < entries:
             logger.warning("denoising: the training documents give only %d of %d tokenizer_entries", found, entries)
         return tokenizer
+
+
+def _rows_of_texts(sources: list[Dataset]) -> Iterator[dict[str, str]]:
+    yield from ({"text": text} for text in _texts(sources))
 
 
 def _texts(sources: list[Dataset]) -> Iterator[str]:

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import numpy as np
 from datasets import Dataset, IterableDataset
-from transformers import PreTrainedModel, PreTrainedTokenizerBase, Seq2SeqTrainingArguments, TrainerCallback
+from transformers import PreTrainedModel, PreTrainedTokenizerBase, Seq2SeqTrainingArguments
 
 from ...data import TruncationReport, load_documents, tokenize_documents
 from ...data.columns import REFERENCES
@@ -28,7 +28,6 @@ from ...metrics.document_scores import means
 from ...pipelines.importance_tagger_hier import load_importance_tagger
 from .. import key_phrases
 from ..arguments import Recipe, RecipeError, mistakes_of
-from ..callbacks import BrightnessDecay
 from ..evaluation import all_rows, generate, generation_settings, predicting, prediction_rows, write_evaluation
 from ..likelihood import perplexities
 from ..metrics import compute_summarization_metrics, decode, mean_length, score_documents
@@ -63,7 +62,6 @@ class SummarizationTask(WritingTask):
         self._cuts = {part: TruncationReport() for part in self.parts}
         self._importance_at_test: Importance | None = recipe.data.importance
         self._key_phrases: dict[str, Any] = {}
-        self._highlights = False
 
     def check(self) -> None:
         super().check()
@@ -82,9 +80,6 @@ class SummarizationTask(WritingTask):
             remember_task(model.config, "summarization", reads_query=True)
         warn_if_endless(processor)
         self._prepare_importance(model, processor)
-        self._highlights = bool(getattr(model.config, "highlighted_layers", None))
-        if self._highlights and self.recipe.data.streaming and model.config.brightness_decay < 1:
-            logger.warning("a stream has no epochs: the brightness stays %s", model.config.brightness)
         most = default_max_new_tokens(model)
         if most is not None and self.recipe.training.generation_max_length is None:
             self.recipe.training.generation_max_length = most + 1  # with the decoder's start token
@@ -104,9 +99,6 @@ class SummarizationTask(WritingTask):
             self._tokenized("test", self.rows("test"), processor)
         documents = self.rows("validation")
         return None if documents is None else self._tokenized("validation", documents, processor)
-
-    def callbacks(self) -> list[TrainerCallback]:
-        return [BrightnessDecay()] if self._highlights else []
 
     def compute_metrics(self, processor: Processor) -> Callable[..., dict[str, float]] | None:
         # Without generation the predictions would be logits: gigabytes that nothing here would look at.
@@ -132,8 +124,6 @@ class SummarizationTask(WritingTask):
         changes = super().smoke_data(folder)
         if self.recipe.data.importance_tagger is not None:
             changes["importance_tagger"] = str(tiny_tagger(self.smoke_tokenizer(), folder / "tagger"))
-        if self.recipe.data.key_phrases is not None:
-            changes["key_phrases"] = key_phrases.FIT
         return changes
 
     def scores(self, part: str, model: PreTrainedModel, processor: Processor, **files: Any) -> dict[str, Any]:
