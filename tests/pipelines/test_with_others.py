@@ -1,4 +1,4 @@
-"""The pipeline in LangChain and LlamaIndex, as docs/guides/with_others.md shows it; skipped where they are not there."""
+"""The pipeline in LangChain and LlamaIndex, as docs/guides/with_others.md shows it; skipped where they are missing."""
 
 import re
 from pathlib import Path
