@@ -57,6 +57,9 @@ TRIED = re.compile(r"hier-models train (examples/recipes/\S+\.yaml)(?: --variant
 # Proofs of mechanisms, minutes each: a test of its own runs each of them in its smallest form.
 PROOF = re.compile(r"python examples/mechanisms/(\w+)\.py(?: --[\w -]+)?")
 
+# Pages on packages that are not ours to install: tests/pipelines/test_with_others.py runs them where they are.
+OTHERS = ("docs/guides/with_others.md",)
+
 IMPORT_TIMER = """
 import sys, time
 import transformers
@@ -316,7 +319,7 @@ def run_in(folder: Path, command: list[str]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", [page for page in PAGES if code_blocks(page, "python")])
+@pytest.mark.parametrize("page", [page for page in PAGES if code_blocks(page, "python") and page not in OTHERS])
 def test_python_of_page_runs_as_written(user_folder, page):
     result = forks.run("\n".join(code_blocks(page, "python")), cwd=user_folder, timeout=600)
     assert result.returncode == 0, f"{page}\n{result.stdout}\n{result.stderr}"
