@@ -26,7 +26,7 @@ from hier_models.data import load_documents
 from hier_models.pipelines import int8_hier
 from hier_models.pipelines.sources_hier import format_sources
 from tests import forks
-from tests.cli.commands import expected, jsonl, mistake, run, write_jsonl
+from tests.cli.commands import expected, full_disk, jsonl, mistake, run, write_jsonl
 from tests.conftest import DOCUMENTS, TURNS
 from tests.data.pdf_files import At, column, write_pdf
 
@@ -388,6 +388,22 @@ def test_results_are_written_one_by_one(checkpoint: str, records: str, monkeypat
     assert [record["summary"] for record in jsonl(Path("out.jsonl").read_text())] == expected(
         checkpoint, *DOCUMENTS, truncation=True
     )
+
+
+def test_the_disk_is_full(checkpoint: str, records: str, monkeypatch: pytest.MonkeyPatch):
+    arguments = ["summarize", "-m", checkpoint, records, "--output"]
+    run(*arguments, "whole.jsonl")
+    whole = Path("whole.jsonl").read_bytes()
+    with monkeypatch.context() as patch:
+        full_disk(patch, room=int(2.5 * len(whole) / 4))
+        result = run(*arguments, "out.jsonl", code=1)
+    assert "No space left on device" in result.stderr
+    assert "make room" in result.stderr
+    assert "--debug" not in result.stderr
+    assert "What is done is in out.jsonl; the same command goes on from there" in result.stderr
+    assert whole.startswith(Path("out.jsonl").read_bytes())
+    assert "holds 2 of 4 summaries" in run(*arguments, "out.jsonl").stderr
+    assert Path("out.jsonl").read_bytes() == whole
 
 
 @pytest.mark.slow
