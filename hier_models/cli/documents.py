@@ -60,6 +60,10 @@ class Documents:
                     text = text.replace(actual, known)
                 raise MistakeError(text) from error
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what was read: another process reads it itself."""
+        return {**vars(self), "_files": {}}
+
     def _read(self, path: Path) -> Iterator[tuple[int, str, dict[str, Any]]]:
         """Yield the number of each record, its identifier, and the document; those that are set aside count too."""
         if path.is_file() and data_suffix(path) not in DATA_SUFFIXES:

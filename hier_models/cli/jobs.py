@@ -78,6 +78,8 @@ def run_job(
             raise MistakeError(f"--output: JSON objects, one a line, go to a file that ends in .jsonl, got {output}")
         if output.suffix.lower() == ".json":
             raise MistakeError(f"--output: got {output}; write JSON lines (.jsonl), which can be continued, or text")
+        if output.is_dir():
+            raise MistakeError(f"--output: {output} is a folder; give a file, such as {output / 'out.jsonl'}")
         if output.exists():
             raise MistakeError(f"--output: {output} is there already; only .jsonl files are continued, so remove it")
     if output is not None:

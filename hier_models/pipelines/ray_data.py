@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import ray.data
 
 KINDS = ("text", "sentences", "turns", "documents")
+TRIES = 5  # how often a process that died is started again, and a document that it had is tried again
 
 
 def map_pipeline(
@@ -40,7 +41,8 @@ def map_pipeline(
 
     Returns:
         The rows, lazily, with the column `results` in the place of the document: as JSON, the list that the pipeline
-        returns for it. A document whose machine is lost is done again on another, and comes out once.
+        returns for it. A document whose machine is lost is done again on another, and comes out once. An actor that
+        dies again and again, such as of too little memory, ends the work with `ray.exceptions.ActorDiedError`.
     """
     import ray
 
@@ -54,6 +56,8 @@ def map_pipeline(
         num_cpus=0 if on_gpus else 1,
         num_gpus=1 if on_gpus else None,
         compute=ray.data.ActorPoolStrategy(min_size=1, max_size=max(count_workers(on_gpus), 1)),
+        max_restarts=TRIES,
+        max_task_retries=TRIES,
     )
 
 

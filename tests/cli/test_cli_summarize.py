@@ -6,6 +6,7 @@ import gzip
 import json
 import lzma
 import os
+import pickle
 import random
 import shutil
 import signal
@@ -344,6 +345,16 @@ def test_a_repaired_line_is_done_and_the_others_keep_their_numbers():
     assert "holds 3 of 3 summaries; nothing is left to do" in run(*job).stderr
 
 
+def test_texts_stay_with_the_process_that_read_them():
+    """Ray refuses what is large; the other process reads them itself."""
+    Path("page.html").write_text(f"<p>{'A long page. ' * 10_000}</p>")
+    documents = Documents([Path("page.html")])
+    [document] = documents
+    sent = pickle.dumps(documents)
+    assert len(sent) < 5000
+    assert list(pickle.loads(sent)) == [document]
+
+
 def test_a_document_that_has_changed_is_not_taken_for_done():
     Path("a.txt").write_text("First text.")
     run("summarize", "-m", "lead", "a.txt", "--output", "out.jsonl")
@@ -512,6 +523,9 @@ def test_bad_lines_set_aside(checkpoint: str, records: str):
 def test_mistakes_name_the_options_of_the_command(records: str):
     Path("other.jsonl").write_text('{"foo": "x"}\n')
     mistake("summarize", "-m", "lead", "other.jsonl", says="Pass --text-column with the one that holds it")
+    Path("summaries").mkdir()
+    says = "--output: summaries is a folder; give a file, such as summaries/out.jsonl"
+    mistake("summarize", "-m", "lead", records, "-o", "summaries", says=says)
     Path("taken.txt").write_text("mine")
     mistake(
         "summarize", "-m", "lead", records, "--set-aside", "taken.txt", says="--set-aside: taken.txt is there already"

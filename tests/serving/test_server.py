@@ -331,7 +331,8 @@ def persist(client: httpx.Client, path: str, text: str) -> httpx.Response:
 
 def test_mistakes_at_the_start(model: str, monkeypatch: pytest.MonkeyPatch):
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        mistake("serve", "-m", model, "--port", str(taken.getsockname()[1]), says="--port: ")
+        port = str(taken.getsockname()[1])
+        mistake("serve", "-m", model, "--port", port, says=f"--port {port} (0 takes a free one): ")
     mistake("serve", "-m", "lexrank", says="chooses sentences")
     mistake("serve", "-m", "./nowhere", "--port", "0", says="there is no folder")
     monkeypatch.setitem(__import__("sys").modules, "uvicorn", None)
