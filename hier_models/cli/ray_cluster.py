@@ -109,7 +109,7 @@ def make_on_ray(
 @contextmanager
 def _readable_errors() -> Iterator[None]:
     """Say what went wrong in another process, without the way it took through Ray."""
-    from ray.exceptions import RayActorError, RayError
+    from ray.exceptions import OutOfMemoryError, RayActorError, RayError
 
     try:
         yield
@@ -119,7 +119,8 @@ def _readable_errors() -> Iterator[None]:
         kind, _, text = line.partition(": ")
         if kind.endswith(MistakeError.__name__):
             raise MistakeError(f"--ray: on a machine of the cluster: {text}") from error
-        killed = isinstance(error, RayActorError) and not error.actor_init_failed
+        died = isinstance(error, RayActorError) and not error.actor_init_failed
+        killed = died or isinstance(error, OutOfMemoryError)
         if not killed and not lacks_memory(line):
             raise RuntimeError(f"on a machine of the cluster: {line}") from error
         raise RuntimeError(
