@@ -55,6 +55,7 @@ class Documents:
                     yield {"id": free_name(name, seen), **document}
             except (ValueError, OSError) as error:
                 text = re.sub(r"\b(text|phrases)_column=…", r"--\1-column", str(error))
+                text = re.sub(r"^source: ", "INPUT: ", text)
                 text = text.replace("set_aside_file: ", "--set-aside: ")
                 for actual, known in self.names.items():
                     text = text.replace(actual, known)

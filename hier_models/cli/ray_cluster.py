@@ -6,8 +6,8 @@ import json
 import logging
 import os
 import socket
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +79,7 @@ def make_on_ray(
     batch_size: int,
     on_gpus: bool | None,
     settings: dict[str, Any],
-) -> Iterator[tuple[str, str, list[dict[str, Any]]]]:
+) -> Generator[tuple[str, str, list[dict[str, Any]]], None, None]:
     """Yield the id, the digest and the results of each document, as they are done."""
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -101,8 +101,9 @@ def make_on_ray(
         read, num_cpus=0, ray_remote_args_fn=lambda: {"scheduling_strategy": here}
     )
     rows = rows.repartition(target_num_rows_per_block=max(batch_size, min(16, total // (4 * workers)), 1))
-    with _readable_errors():
-        for row in map_pipeline(rows, load, batch_size=batch_size, on_gpus=on_gpus, **settings).iter_rows():
+    results = map_pipeline(rows, load, batch_size=batch_size, on_gpus=on_gpus, **settings)
+    with _readable_errors(), closing(iter(results.iter_rows())) as made:
+        for row in made:
             yield row["id"], row["input"], json.loads(row["results"])
 
 

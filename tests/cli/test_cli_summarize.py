@@ -524,6 +524,7 @@ def test_mistakes_name_the_options_of_the_command(records: str):
     Path("other.jsonl").write_text('{"foo": "x"}\n')
     mistake("summarize", "-m", "lead", "other.jsonl", says="Pass --text-column with the one that holds it")
     Path("summaries").mkdir()
+    mistake("summarize", "-m", "lead", "summaries", says="INPUT: folder summaries holds no file that ends in")
     says = "--output: summaries is a folder; give a file, such as summaries/out.jsonl"
     mistake("summarize", "-m", "lead", records, "-o", "summaries", says=says)
     Path("taken.txt").write_text("mine")
