@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -48,17 +49,19 @@ def map_pipeline(
 
     if on_gpus is None:
         on_gpus = count_workers(True) > 0
-    return dataset.map_batches(
-        _Worker,
-        fn_constructor_args=(load, batch_size, settings),
-        batch_format="pyarrow",
-        batch_size=None,
-        num_cpus=0 if on_gpus else 1,
-        num_gpus=1 if on_gpus else None,
-        compute=ray.data.ActorPoolStrategy(min_size=1, max_size=max(count_workers(on_gpus), 1)),
-        max_restarts=TRIES,
-        max_task_retries=TRIES,
-    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of the last two arguments, which Ray 2.64 will not have
+        return dataset.map_batches(
+            _Worker,
+            fn_constructor_args=(load, batch_size, settings),
+            batch_format="pyarrow",
+            batch_size=batch_size,  # with GPUs Ray refuses None
+            num_cpus=0 if on_gpus else 1,
+            num_gpus=1 if on_gpus else None,
+            compute=ray.data.ActorPoolStrategy(min_size=1, max_size=max(count_workers(on_gpus), 1)),
+            max_restarts=TRIES,
+            max_task_retries=TRIES,
+        )
 
 
 def count_workers(on_gpus: bool) -> int:

@@ -104,6 +104,7 @@ def test_a_pipeline_over_a_dataset(address: str, checkpoint: str):
     try:
         dataset = ray.data.from_items([{"name": n, "text": text} for n, text in enumerate(DOCUMENTS)])
         load = partial(pipeline, "summarization", model=str(Path(checkpoint).absolute()), device="cpu")
+        map_pipeline(dataset, load, on_gpus=True)  # Ray, which has none here, refuses some settings before it looks
         found = sorted(map_pipeline(dataset, load, batch_size=2).take_all(), key=lambda row: row["name"])
     finally:
         ray.shutdown()
