@@ -47,10 +47,10 @@ def train(
     return losses
 
 
-def repeat(trial: Callable[[int], dict[str, Any]], seeds: int, **setting: Any) -> list[dict[str, Any]]:
+def repeat(trial: Callable[[int], dict[str, Any]], seeds: int, first: int = 0, **setting: Any) -> list[dict[str, Any]]:
     """One row for each seed: the setting, the seed, and what the trial found."""
     rows = []
-    for seed in range(seeds):
+    for seed in range(first, seeds):
         torch.manual_seed(seed)
         rows.append({**setting, "seed": seed, **trial(seed)})
         print(json.dumps(rows[-1]), flush=True)

@@ -52,7 +52,7 @@ def main() -> None:
         max_length=None,
         max_new_tokens=192,
         no_repeat_ngram_size=3,
-        early_stopping=True,
+        early_stopping=False,
         forced_bos_token_id=length_ids(tokenizer)["short"],
     )
     model.save_pretrained(arguments.output)
