@@ -84,6 +84,14 @@ def peak_so_far(reset: bool = False) -> int:
     return int(status.partition("VmHWM:")[2].split()[0]) * 1024
 
 
+def cost_of_command(command: Sequence[str]) -> tuple[float, float]:
+    """Seconds of the processor, and of the clock, of a process, from its start to its end."""
+    before, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    taken, after = time.perf_counter() - begun, resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, taken
+
+
 def dtype_name(dtype: torch.dtype) -> str:
     """As on the command line: bfloat16."""
     return str(dtype).removeprefix("torch.")

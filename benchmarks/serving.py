@@ -11,7 +11,6 @@ import json
 import os
 import random
 import re
-import resource
 import statistics
 import subprocess
 import sys
@@ -21,7 +20,7 @@ import time
 import urllib.request
 from pathlib import Path
 
-from measuring import machine, table
+from measuring import cost_of_command, machine, table
 
 
 FERRY = (Path(__file__).parents[1] / "docs" / "ferry.txt").read_text(encoding="utf-8")
@@ -91,12 +90,8 @@ def summarize(model: str, batch_size: int, texts: list[str]) -> tuple[float, flo
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "documents.jsonl"
         file.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts), encoding="utf-8")
-        before, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
         command = [*COMMAND, "summarize", str(file), "-m", model, "--batch-size", str(batch_size)]
-        subprocess.run(command, check=True, capture_output=True)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        return used, time.perf_counter() - begun
+        return cost_of_command(command)
 
 
 def main() -> None:

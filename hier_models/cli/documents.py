@@ -55,10 +55,15 @@ class Documents:
                     yield {"id": free_name(name, seen), **document}
             except (ValueError, OSError) as error:
                 text = re.sub(r"\b(text|phrases)_column=…", r"--\1-column", str(error))
+                text = re.sub(r"^source: ", "INPUT: ", text)
                 text = text.replace("set_aside_file: ", "--set-aside: ")
                 for actual, known in self.names.items():
                     text = text.replace(actual, known)
                 raise MistakeError(text) from error
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what was read: another process reads it itself."""
+        return {**vars(self), "_files": {}}
 
     def _read(self, path: Path) -> Iterator[tuple[int, str, dict[str, Any]]]:
         """Yield the number of each record, its identifier, and the document; those that are set aside count too."""

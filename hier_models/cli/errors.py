@@ -31,7 +31,7 @@ class State:
 
     debug: bool = False
     given: dict[str, str] = field(default_factory=dict)  # name of an argument -> the option that the user gave for it
-    when_interrupted: str = ""  # what to tell when the command is stopped with Ctrl-C
+    when_interrupted: str = ""  # what to tell when the command is stopped, by Ctrl-C or a failure
 
 
 state = State()
@@ -76,6 +76,11 @@ def first_paragraph(error: BaseException) -> str:
     return text.split("\n\n")[0]
 
 
+def lacks_memory(said: str) -> bool:
+    """Whether an error, with its class, says that there is too little memory."""
+    return any(sign in said.lower() for sign in ("out of memory", "memoryerror", "allocate memory"))
+
+
 def _is_mistake(error: BaseException) -> bool:
     """Tell a mistake of the user from a failure; a ValueError or TypeError is one if this package itself raised it."""
     if isinstance(error, MistakeError | FileNotFoundError | NotADirectoryError | IsADirectoryError | PermissionError):
@@ -115,9 +120,14 @@ def _fail(error: Exception) -> NoReturn:
         text = f"{error.strerror}: {error.filename}" if isinstance(error, OSError) and error.filename else str(error)
         say(f"Error: {text}")
         raise typer.Exit(MISTAKE)
-    say(f"Error: {type(error).__name__}: {first_paragraph(error)}")
-    if "out of memory" in str(error).lower():
+    said = f"{type(error).__name__}: {first_paragraph(error)}"
+    say(f"Error: {said}")
+    if lacks_memory(said):
         say("A smaller --batch-size or --max-source-length needs less memory.")
-    if not state.debug:
+    if any(sign in said.lower() for sign in ("no space left", "quota exceeded")):
+        say("The disk is full: make room on it.")
+    elif not state.debug:
         say("This is a failure, not your mistake: `hier-models --debug …` shows where it happened.")
+    if state.when_interrupted:
+        say(state.when_interrupted)
     raise typer.Exit(FAILURE)

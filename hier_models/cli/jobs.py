@@ -78,6 +78,8 @@ def run_job(
             raise MistakeError(f"--output: JSON objects, one a line, go to a file that ends in .jsonl, got {output}")
         if output.suffix.lower() == ".json":
             raise MistakeError(f"--output: got {output}; write JSON lines (.jsonl), which can be continued, or text")
+        if output.is_dir():
+            raise MistakeError(f"--output: {output} is a folder; give a file, such as {output / 'out.jsonl'}")
         if output.exists():
             raise MistakeError(f"--output: {output} is there already; only .jsonl files are continued, so remove it")
     if output is not None:
@@ -130,9 +132,10 @@ def run_job(
             loading = (absolute(model), device, dtype, kind.task, importance_tagger and absolute(importance_tagger))
             load = partial(load_pipeline, *loading)
             on_gpus = None if device is None else device.startswith("cuda")
-            results = make_on_ray(
+            results = on_ray = make_on_ray(
                 documents, set(done), rest, load, batch_size, on_gpus, settings_of_call(making, kind)
             )
+            stack.callback(on_ray.close)  # before the cluster is left: Ray would connect again
         counts = write_texts(results, total=rest, output=output, as_json=as_json or lines, making=making, kind=kind)
     _say_left_out(documents)
     return [*done.values(), *counts], len(digests)

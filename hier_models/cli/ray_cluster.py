@@ -6,14 +6,14 @@ import json
 import logging
 import os
 import socket
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 from ..journal import digest
 from .documents import Documents
-from .errors import MistakeError, check_parent, mistakes
+from .errors import MistakeError, check_parent, lacks_memory, mistakes, state
 
 
 LOCK = "job.lock"
@@ -33,6 +33,10 @@ def check_folder(output: Path | None) -> None:
 def cluster(address: str) -> Iterator[None]:
     """Connect to a cluster, or start one on this machine, unless this process has."""
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # or Ray warns
+    if not state.debug:
+        os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
+    if address != "local":  # or Ray tries for a quarter of an hour where something else listens
+        os.environ.setdefault("RAY_gcs_server_port_wait_time_s", "1")
     try:
         import ray
         import ray.data
@@ -43,8 +47,16 @@ def cluster(address: str) -> Iterator[None]:
         host, _, port = address.rpartition(":")
         with mistakes(where, OSError, ValueError, OverflowError):
             socket.create_connection((host, int(port)), timeout=10).close()
+    if not state.debug:
+        logging.getLogger("ray.data").setLevel(logging.CRITICAL)
+        # That nothing is free in the cluster is worth knowing.
+        logging.getLogger("ray.data._internal.execution.resource_manager").setLevel(logging.WARNING)
+    own: dict[str, Any] = {}
+    if address == "local":  # nobody looks at it, and it tells nobody
+        own["include_dashboard"] = False
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     with mistakes(where, ConnectionError, ValueError):
-        ray.init(address, ignore_reinit_error=True, log_to_driver=False, logging_level=logging.ERROR)
+        ray.init(address, ignore_reinit_error=True, log_to_driver=False, logging_level=logging.ERROR, **own)
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = False  # the job has one
     context.target_max_block_size = 2**20  # or the first documents wait until 128 MiB are read
@@ -67,7 +79,7 @@ def make_on_ray(
     batch_size: int,
     on_gpus: bool | None,
     settings: dict[str, Any],
-) -> Iterator[tuple[str, str, list[dict[str, Any]]]]:
+) -> Generator[tuple[str, str, list[dict[str, Any]]], None, None]:
     """Yield the id, the digest and the results of each document, as they are done."""
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -89,5 +101,31 @@ def make_on_ray(
         read, num_cpus=0, ray_remote_args_fn=lambda: {"scheduling_strategy": here}
     )
     rows = rows.repartition(target_num_rows_per_block=max(batch_size, min(16, total // (4 * workers)), 1))
-    for row in map_pipeline(rows, load, batch_size=batch_size, on_gpus=on_gpus, **settings).iter_rows():
-        yield row["id"], row["input"], json.loads(row["results"])
+    results: Any = map_pipeline(rows, load, batch_size=batch_size, on_gpus=on_gpus, **settings)
+    with _readable_errors(), closing(iter(results.iter_rows())) as made:
+        for row in made:
+            yield row["id"], row["input"], json.loads(row["results"])
+
+
+@contextmanager
+def _readable_errors() -> Iterator[None]:
+    """Say what went wrong in another process, without the way it took through Ray."""
+    from ray.exceptions import OutOfMemoryError, RayActorError, RayError
+
+    try:
+        yield
+    except RayError as error:
+        # The last line of the first traceback; the others are Ray's.
+        *_, line = str(error).split("\n\nThe above exception")[0].strip().splitlines()
+        kind, _, text = line.partition(": ")
+        if kind.endswith(MistakeError.__name__):
+            raise MistakeError(f"--ray: on a machine of the cluster: {text}") from error
+        died = isinstance(error, RayActorError) and not error.actor_init_failed
+        killed = died or isinstance(error, OutOfMemoryError)
+        if not killed and not lacks_memory(line):
+            raise RuntimeError(f"on a machine of the cluster: {line}") from error
+        raise RuntimeError(
+            f"a process with a model {'was killed again and again' if killed else f'failed ({line})'}, most likely "
+            "for lack of memory: there is one for each CPU, or GPU, of the cluster. Give Ray fewer CPUs (ray start "
+            "--num-cpus N), or take --dtype bfloat16 or a smaller --batch-size"
+        ) from error

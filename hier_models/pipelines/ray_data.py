@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     import ray.data
 
 KINDS = ("text", "sentences", "turns", "documents")
+TRIES = 5  # how often a process that died is started again, and a document that it had is tried again
 
 
 def map_pipeline(
@@ -40,21 +42,26 @@ def map_pipeline(
 
     Returns:
         The rows, lazily, with the column `results` in the place of the document: as JSON, the list that the pipeline
-        returns for it. A document whose machine is lost is done again on another, and comes out once.
+        returns for it. A document whose machine is lost is done again on another, and comes out once. An actor that
+        dies again and again, such as of too little memory, ends the work with `ray.exceptions.ActorDiedError`.
     """
     import ray
 
     if on_gpus is None:
         on_gpus = count_workers(True) > 0
-    return dataset.map_batches(
-        _Worker,
-        fn_constructor_args=(load, batch_size, settings),
-        batch_format="pyarrow",
-        batch_size=None,
-        num_cpus=0 if on_gpus else 1,
-        num_gpus=1 if on_gpus else None,
-        compute=ray.data.ActorPoolStrategy(min_size=1, max_size=max(count_workers(on_gpus), 1)),
-    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of the last two arguments, which Ray 2.64 will not have
+        return dataset.map_batches(
+            _Worker,
+            fn_constructor_args=(load, batch_size, settings),
+            batch_format="pyarrow",
+            batch_size=batch_size,  # with GPUs Ray refuses None
+            num_cpus=0 if on_gpus else 1,
+            num_gpus=1 if on_gpus else None,
+            compute=ray.data.ActorPoolStrategy(min_size=1, max_size=max(count_workers(on_gpus), 1)),
+            max_restarts=TRIES,
+            max_task_retries=TRIES,
+        )
 
 
 def count_workers(on_gpus: bool) -> int:

@@ -24,7 +24,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from ..data.document_files import decoded, read_document
-from ..data.record_readers import DOCUMENT_SUFFIXES, TEXT_SUFFIXES
+from ..data.record_readers import DATA_SUFFIXES, DOCUMENT_SUFFIXES, TEXT_SUFFIXES
 from ..inspection.pages import page
 from ..models.summary_lengths import LENGTHS
 from .batching import BESIDES, Batcher, Job, RefusedError, shows
@@ -194,11 +194,15 @@ def create_app(pipe: Any, name: str, limits: Limits, only_local: bool) -> FastAP
     app.state.batcher = batcher
     app.add_middleware(_Gate, token=token, only_local=only_local, limits=limits, count=answers)
     app.add_exception_handler(Exception, _failure)
+    app.add_exception_handler(404, _elsewhere)
+    app.add_exception_handler(405, _elsewhere)
 
+    @app.head("/", include_in_schema=False)
     @app.get("/", response_class=HTMLResponse, include_in_schema=False)
     async def start_page() -> HTMLResponse:
         return HTMLResponse(index, headers={"Content-Security-Policy": "frame-ancestors 'none'"})
 
+    @app.head("/health", include_in_schema=False)
     @app.get("/health", responses={503: PROBLEMS[503]})
     async def health() -> dict[str, Any]:
         """Whether it takes documents."""
@@ -308,6 +312,9 @@ async def _form(request: Request, limits: Limits) -> dict[str, Any]:
 async def _file(file: UploadFile) -> dict[str, Any]:
     """The document of a file, whose kind the end of its name tells; nothing else of the name counts."""
     suffix, content = Path(file.filename or "").suffix.lower(), await file.read()
+    if suffix in DATA_SUFFIXES:
+        detail = f"file: the records of a {suffix} file are documents of their own: send each in a request, as JSON."
+        raise HTTPException(422, detail)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, f"document{suffix}")
         try:
@@ -324,6 +331,8 @@ def _explained(error: ValidationError) -> str:
     mistakes = []
     for each in error.errors(include_url=False, include_context=False, include_input=False)[:3]:
         place = ".".join(str(part) for part in each["loc"])
+        if each["type"] == "extra_forbidden":
+            each["msg"] = f"there is no such field; there are {', '.join(Asked.model_fields)}"
         mistakes.append(f"{place}: {each['msg']}" if place else each["msg"].removeprefix("Value error, "))
     return "; ".join(mistakes)
 
@@ -352,6 +361,12 @@ async def _leave(request: Request, events: Events) -> None:
 
 def _event(name: str, data: dict[str, Any]) -> str:
     return f"event: {name}\ndata: {json.dumps(data)}\n\n"
+
+
+async def _elsewhere(request: Request, error: Any) -> JSONResponse:
+    """Nothing is there, or nothing that is asked so."""
+    there = "POST /summarize and /summarize/stream; GET /, /health, /metrics and /openapi.json"
+    return JSONResponse({"detail": f"{error.detail}; there are {there}."}, error.status_code, error.headers)
 
 
 async def _failure(request: Request, error: Exception) -> JSONResponse:

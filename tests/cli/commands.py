@@ -1,10 +1,14 @@
 """The command `hier-models`, run in this process, and what goes in and comes out."""
 
+import errno
+import io
 import json
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from transformers import pipeline
 from typer.testing import CliRunner
 
@@ -40,3 +44,24 @@ def expected(checkpoint: str, *inputs: Any, **kwargs: Any) -> list[str]:
 def write_jsonl(name: str, rows: Iterable[Any]) -> str:
     Path(name).write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
     return name
+
+
+def full_disk(patch: pytest.MonkeyPatch, room: int) -> None:
+    """Give what is appended to files so many bytes; as on a disk, the last of them may be a part of a line."""
+    usual = Path.open
+
+    class Disk(io.FileIO):
+        def write(self, content: Any) -> int:
+            nonlocal room
+            if not room:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            written = super().write(bytes(content)[:room])
+            room -= written
+            return written
+
+    def open_there(self: Path, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
+        if mode != "a":
+            return usual(self, mode, *args, **kwargs)
+        return io.TextIOWrapper(io.BufferedWriter(Disk(self, "a")), encoding=kwargs["encoding"])
+
+    patch.setattr(Path, "open", open_there)

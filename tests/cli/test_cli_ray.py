@@ -6,7 +6,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,14 @@ import psutil
 import pytest
 from transformers import pipeline
 
+from hier_models.cli import jobs
+from hier_models.cli.errors import MistakeError
 from hier_models.cli.jobs import alone
+from hier_models.cli.loading import load_pipeline
 from hier_models.cli.ray_cluster import LOCK
+from hier_models.pipelines import ray_data
 from hier_models.pipelines.ray_data import map_pipeline
-from tests.cli.commands import expected, jsonl, mistake, run, write_jsonl
+from tests.cli.commands import expected, full_disk, jsonl, mistake, run, write_jsonl
 from tests.conftest import DOCUMENTS
 
 
@@ -30,10 +34,18 @@ cluster_utils = pytest.importorskip("ray.cluster_utils")
 def address() -> Iterator[str]:
     """Two machines of one CPU each."""
     node = {"num_cpus": 1, "num_gpus": 0, "object_store_memory": 100 * 2**20}
-    cluster = cluster_utils.Cluster(initialize_head=True, head_node_args=node)
-    cluster.add_node(**node)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_worker_niceness", "0")  # or workers starve where others work, too
+        cluster = cluster_utils.Cluster(initialize_head=True, head_node_args=node)
+        cluster.add_node(**node)
     yield cluster.address
     cluster.shutdown()
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the command sets for itself is not for the clusters of later tests."""
+    monkeypatch.setenv("RAY_gcs_server_port_wait_time_s", "1")
 
 
 def rows(count: int) -> list[dict[str, Any]]:
@@ -92,10 +104,103 @@ def test_a_pipeline_over_a_dataset(address: str, checkpoint: str):
     try:
         dataset = ray.data.from_items([{"name": n, "text": text} for n, text in enumerate(DOCUMENTS)])
         load = partial(pipeline, "summarization", model=str(Path(checkpoint).absolute()), device="cpu")
+        map_pipeline(dataset, load, on_gpus=True)  # Ray, which has none here, refuses some settings before it looks
         found = sorted(map_pipeline(dataset, load, batch_size=2).take_all(), key=lambda row: row["name"])
     finally:
         ray.shutdown()
     assert [json.loads(row["results"])[0]["summary_text"].strip() for row in found] == expected(checkpoint, *DOCUMENTS)
+
+
+def in_workers(patch: pytest.MonkeyPatch, load: Callable[[], Any]) -> None:
+    """Let the processes that hold a model load something else than that of the command does."""
+    command = os.getpid()
+    patch.setattr(jobs, "load_pipeline", lambda *given: load_pipeline(*given) if os.getpid() == command else load())
+
+
+def echo(meet: Callable[[str], Any]) -> Callable[[], Any]:
+    """Load a pipeline whose summary is the document, once it has been met."""
+
+    def load() -> Any:
+        def pipe(documents: Iterator[dict[str, Any]], **settings: Any) -> Iterator[list[dict[str, Any]]]:
+            for document in documents:
+                meet(document["text"])
+                yield [{"summary_text": document["text"]}]
+
+        return pipe
+
+    return load
+
+
+def grief(kind: str) -> Callable[..., Any]:
+    """What comes to a worker, which has no module of tests."""
+
+    def comes(text: str = "2.") -> None:
+        if not text.startswith("2."):
+            return
+        if kind == "killed":
+            os.kill(os.getpid(), signal.SIGKILL)
+        raise {"memory": MemoryError, "path": MistakeError, "value": ValueError}[kind]("no room for 9 TiB")
+
+    return comes
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "loading", "says", "code"),
+    [
+        ("killed", True, "a process with a model was killed again and again, most likely for lack of memory", 1),
+        ("memory", True, "a process with a model failed (MemoryError: no room for 9 TiB), most likely for", 1),
+        ("path", True, "Error: --ray: on a machine of the cluster: no room for 9 TiB", 2),
+        ("killed", False, "a process with a model was killed again and again, most likely for lack of memory", 1),
+        ("value", False, "on a machine of the cluster: ValueError: no room for 9 TiB", 1),
+    ],
+)
+def test_grief_of_workers(
+    address: str, checkpoint: str, kind: str, loading: bool, says: str, code: int, monkeypatch: pytest.MonkeyPatch
+):
+    """It comes to an end, in words, and what is done is not lost."""
+    monkeypatch.setattr(ray_data, "TRIES", 1)
+    papers = write_jsonl("papers.jsonl", rows(4))
+    arguments = ["summarize", papers, "-m", checkpoint, "-o", "out", "--ray", address]
+    come = grief(kind)
+    with monkeypatch.context() as patch:
+        in_workers(patch, come if loading else echo(come))
+        result = run(*arguments, code=code)
+    assert says in result.stderr
+    assert code == 2 or "What is done is in out; the same command goes on from there" in result.stderr
+    if not loading:
+        assert "d2" not in [record["id"] for record in parts("out")]
+        in_workers(monkeypatch, echo(lambda text: None))
+        run(*arguments)
+        assert [(record["id"], record["summary"]) for record in by_id(parts("out"))] == [
+            (row["id"], row["text"]) for row in rows(4)
+        ]
+
+
+@pytest.mark.slow
+def test_the_disk_is_full(address: str, checkpoint: str, monkeypatch: pytest.MonkeyPatch):
+    papers = write_jsonl("papers.jsonl", rows(8))
+    arguments = ["summarize", papers, "-m", checkpoint, "--ray", address, "-o"]
+    in_workers(monkeypatch, echo(lambda text: None))
+    with monkeypatch.context() as patch:
+        full_disk(patch, room=1000)
+        result = run(*arguments, "out", code=1)
+    assert "No space left on device" in result.stderr
+    assert "What is done is in out; the same command goes on from there" in result.stderr
+    part = Path("out/part-00000.jsonl").read_text()
+    assert len(part) == 1000
+    assert f"holds {len(part.splitlines()) - 1} of 8 summaries" in run(*arguments, "out").stderr
+    assert [(record["id"], record["summary"]) for record in by_id(parts("out"))] == [
+        (row["id"], row["text"]) for row in rows(8)
+    ]
+
+
+@pytest.mark.slow
+def test_something_else_listens_there(checkpoint: str, records: str):
+    with socket.create_server(("", 0)) as server:
+        other = f"127.0.0.1:{server.getsockname()[1]}"
+        says = f"--ray: no cluster at '{other}'; give local, auto, or HOST:PORT"
+        mistake("summarize", records, "-m", checkpoint, "-o", "out", "--ray", other, says=says)
 
 
 def test_mistakes(checkpoint: str, records: str):
@@ -110,7 +215,7 @@ def test_mistakes(checkpoint: str, records: str):
         nobody = f"127.0.0.1:{server.getsockname()[1]}"
     for address in (nobody, "head"):
         mistake(*arguments, address, "-o", "out", says=f"--ray: no cluster at '{address}'")
-    with alone(Path("out") / LOCK):
+    with alone(Path("out") / LOCK):  # another run into the folder
         mistake(*arguments, "local", "-o", "out", says="another process is writing out")
     write_jsonl("out/part-00000.jsonl", [{"id": "other", "summary": "x"}])
     mistake(*arguments, "local", "-o", "out", says="out/part-00000.jsonl:1")

@@ -6,6 +6,7 @@ import gzip
 import json
 import lzma
 import os
+import pickle
 import random
 import shutil
 import signal
@@ -26,7 +27,7 @@ from hier_models.data import load_documents
 from hier_models.pipelines import int8_hier
 from hier_models.pipelines.sources_hier import format_sources
 from tests import forks
-from tests.cli.commands import expected, jsonl, mistake, run, write_jsonl
+from tests.cli.commands import expected, full_disk, jsonl, mistake, run, write_jsonl
 from tests.conftest import DOCUMENTS, TURNS
 from tests.data.pdf_files import At, column, write_pdf
 
@@ -344,6 +345,16 @@ def test_a_repaired_line_is_done_and_the_others_keep_their_numbers():
     assert "holds 3 of 3 summaries; nothing is left to do" in run(*job).stderr
 
 
+def test_texts_stay_with_the_process_that_read_them():
+    """Ray refuses what is large; the other process reads them itself."""
+    Path("page.html").write_text(f"<p>{'A long page. ' * 10_000}</p>")
+    documents = Documents([Path("page.html")])
+    [document] = documents
+    sent = pickle.dumps(documents)
+    assert len(sent) < 5000
+    assert list(pickle.loads(sent)) == [document]
+
+
 def test_a_document_that_has_changed_is_not_taken_for_done():
     Path("a.txt").write_text("First text.")
     run("summarize", "-m", "lead", "a.txt", "--output", "out.jsonl")
@@ -388,6 +399,22 @@ def test_results_are_written_one_by_one(checkpoint: str, records: str, monkeypat
     assert [record["summary"] for record in jsonl(Path("out.jsonl").read_text())] == expected(
         checkpoint, *DOCUMENTS, truncation=True
     )
+
+
+def test_the_disk_is_full(checkpoint: str, records: str, monkeypatch: pytest.MonkeyPatch):
+    arguments = ["summarize", "-m", checkpoint, records, "--output"]
+    run(*arguments, "whole.jsonl")
+    whole = Path("whole.jsonl").read_bytes()
+    with monkeypatch.context() as patch:
+        full_disk(patch, room=int(2.5 * len(whole) / 4))
+        result = run(*arguments, "out.jsonl", code=1)
+    assert "No space left on device" in result.stderr
+    assert "make room" in result.stderr
+    assert "--debug" not in result.stderr
+    assert "What is done is in out.jsonl; the same command goes on from there" in result.stderr
+    assert whole.startswith(Path("out.jsonl").read_bytes())
+    assert "holds 2 of 4 summaries" in run(*arguments, "out.jsonl").stderr
+    assert Path("out.jsonl").read_bytes() == whole
 
 
 @pytest.mark.slow
@@ -496,6 +523,10 @@ def test_bad_lines_set_aside(checkpoint: str, records: str):
 def test_mistakes_name_the_options_of_the_command(records: str):
     Path("other.jsonl").write_text('{"foo": "x"}\n')
     mistake("summarize", "-m", "lead", "other.jsonl", says="Pass --text-column with the one that holds it")
+    Path("summaries").mkdir()
+    mistake("summarize", "-m", "lead", "summaries", says="INPUT: folder summaries holds no file that ends in")
+    says = "--output: summaries is a folder; give a file, such as summaries/out.jsonl"
+    mistake("summarize", "-m", "lead", records, "-o", "summaries", says=says)
     Path("taken.txt").write_text("mine")
     mistake(
         "summarize", "-m", "lead", records, "--set-aside", "taken.txt", says="--set-aside: taken.txt is there already"

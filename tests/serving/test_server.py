@@ -84,6 +84,7 @@ def test_a_file_is_uploaded(server: Running, tmp_path: Path):
             "documents: ": {"files": {"file": ("a.txt", b"One.")}, "data": {"documents": "Two."}},
             "empty": {"files": {"file": ("a.txt", b" \n")}},
             "sources": {"files": {"file": ("a.txt", b"One.")}, "data": {"sources": "perhaps"}},
+            "send each in a request": {"files": {"file": ("a.JSONL", b'{"text": "One."}')}},
         }
         for says, request in wrong.items():
             answer = client.post("/summarize", **request)
@@ -141,7 +142,7 @@ def test_stream(server: Running, answers: dict[str, str]):
         (b'{"text": 5}', "text: "),
         (b'{"text": "\\ud800"}', "Invalid JSON"),
         (b'{"text": "\xff"}', "Invalid JSON"),
-        (b'{"text": "a", "words": "line"}', "words"),
+        (b'{"text": "a", "words": "line"}', "words: there is no such field; there are text, sentences, turns,"),
         (b'{"text": "a", "length": "tiny"}', "'line', 'short' or 'long'"),
         (b'{"text": "a", "length": "line"}', "`length` is for models"),
         (b'{"text": "a", "phrases": ["a"]}', "phrases: HatBartForConditionalGeneration highlights nothing"),
@@ -158,8 +159,12 @@ def test_mistakes_say_what_to_do(server: Running, content: bytes, says: str):
 
 def test_other_mistakes(server: Running):
     with server.client() as client:
-        assert client.get("/summarize").status_code == 405
-        assert client.get("/no-such-page").status_code == 404
+        for path, status in (("/summarize", 405), ("/no-such-page", 404)):
+            answer = client.get(path)
+            assert answer.status_code == status
+            assert "there are POST /summarize and" in answer.json()["detail"]
+        assert answer.headers["content-type"] == "application/json"
+        assert client.head("/").status_code == client.head("/health").status_code == 200
         assert client.post("/summarize", content=b"text").status_code == 415
         large = client.post("/summarize", json={"text": "a " * 2**22})
         assert large.status_code == 413
@@ -331,7 +336,8 @@ def persist(client: httpx.Client, path: str, text: str) -> httpx.Response:
 
 def test_mistakes_at_the_start(model: str, monkeypatch: pytest.MonkeyPatch):
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        mistake("serve", "-m", model, "--port", str(taken.getsockname()[1]), says="--port: ")
+        port = str(taken.getsockname()[1])
+        mistake("serve", "-m", model, "--port", port, says=f"--port {port} (0 takes a free one): ")
     mistake("serve", "-m", "lexrank", says="chooses sentences")
     mistake("serve", "-m", "./nowhere", "--port", "0", says="there is no folder")
     monkeypatch.setitem(__import__("sys").modules, "uvicorn", None)
