@@ -123,6 +123,7 @@ def main() -> None:
     parser.add_argument("systems", nargs="+", metavar="SYSTEM", help="mini, NAME=FOLDER, smollm2, lead, …")
     parser.add_argument("--pairs", type=Path, default=Path("experiments/mini/pairs"), help="development parts")
     parser.add_argument("--documents", type=int, default=60, help="the first so many of each domain")
+    parser.add_argument("--skip", type=int, default=0, help="leave out the first so many, on which settings were chosen")
     parser.add_argument("--output", type=Path, default=Path("experiments/mini/scores"), help="where summaries go")
     parser.add_argument("--domains", nargs="+", default=list(DOMAINS), choices=DOMAINS)
     parser.add_argument("--bert", action="store_true", help="with BERTScore")
@@ -132,7 +133,7 @@ def main() -> None:
     loaded: dict[str, list[Summarize]] = {name: [] for name in arguments.systems}
     for domain in arguments.domains:
         lines = (arguments.pairs / f"{domain}.jsonl").read_text(encoding="utf-8").splitlines()
-        rows = [json.loads(line) for line in lines[: arguments.documents]]
+        rows = [json.loads(line) for line in lines[arguments.skip :][: arguments.documents]]
         references = [row["summary"] for row in rows]
         for name in arguments.systems:
             written = summaries(name, rows, domain, arguments.output, loaded[name])
