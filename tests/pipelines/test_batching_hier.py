@@ -90,8 +90,7 @@ def test_every_document_comes_once_in_its_place(documents: list[int]):
 def test_what_cannot_be_read_stops_nothing_before_it():
     pipe, texts = Pipe(), []
     with pytest.raises(ValueError, match="empty"):
-        for text in pipe.run([1000, 200, 1000, 0, 1000]):
-            texts.append(text)
+        texts.extend(pipe.run([1000, 200, 1000, 0, 1000]))
     assert texts == [1000, 200, 1000]
 
 

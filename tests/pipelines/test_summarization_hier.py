@@ -500,6 +500,8 @@ def test_bad_input(summarize, inputs, message):
 
 
 def test_bad_arguments(summarize):
+    with pytest.raises(ValueError, match='`num_workers` does not go with batch_size="auto"'):
+        summarize(["a"], batch_size="auto", num_workers=1)
     with pytest.raises(ValueError, match=r"as `inputs` or as one of .*got \['inputs', 'turns'\]"):
         summarize("a", turns=TURNS)
     with pytest.raises(ValueError, match="`sentences` must be a list, got a string"):

@@ -286,7 +286,7 @@ def test_a_long_document_is_its_chunks_joined(translate_hat, tiny_model, process
     assert set(record) == {"translation_text", *COUNTS}
 
 
-@pytest.mark.parametrize("batch_size", [2, 3, 50])
+@pytest.mark.parametrize("batch_size", [2, 3, 50, "auto"])
 def test_batches_of_chunks_give_what_single_chunks_give(translate, translate_hat, batch_size):
     documents = [LONG, DOCUMENTS[2], "", " ".join(DOCUMENTS[1:3]), {"sentences": [*DOCUMENTS[1:], ""]}]
     kwargs = {"num_beams": 3, "num_return_sequences": 2, "return_chunks": True, "max_source_length": 40, **LENGTH}
