@@ -58,7 +58,7 @@ def analyze(
     num_beams: options.NumBeams = None,
     settings: options.Set = None,
     max_source_length: options.MaxSourceLength = None,
-    batch_size: options.BatchSize = 1,
+    batch_size: options.AutoBatchSize = options.AUTO,
     device: options.Device = None,
     dtype: options.NumberFormat = Dtype.auto,
 ) -> None:
@@ -159,7 +159,7 @@ def _generate(
     documents: LoadedDocuments,
     file: Path,
     settings: dict[str, Any],
-    batch_size: int,
+    batch_size: int | str,
     device: str | None,
     dtype: Dtype,
 ) -> Any:

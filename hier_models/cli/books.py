@@ -23,7 +23,7 @@ def run_book(
     settings: dict[str, Any],
     output: Path | None,
     as_json: bool,
-    batch_size: int,
+    batch_size: int | str,
     **loading: Any,
 ) -> None:
     """Summarize a book, say how it was read, and write the summary, and a page and a tree where there is a folder."""
@@ -48,8 +48,9 @@ def run_book(
         if kept.exists():
             say(f"{kept} is there; going on from it.")
         state.when_interrupted = f"What is done is in {kept}; the same command goes on from there."
+    size = batch_size if isinstance(batch_size, int) else 1
     result = summarize_book(
-        as_read, *pipelines, output=output, batch_size=batch_size, progress=sys.stderr.isatty(), **settings
+        as_read, *pipelines, output=output, batch_size=size, progress=sys.stderr.isatty(), **settings
     )
     if report := result.report().removeprefix(as_read.report()).strip("\n"):
         say(report)

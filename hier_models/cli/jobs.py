@@ -54,7 +54,7 @@ def run_job(
     settings: Callable[[], dict[str, Any]],  # of the pipeline's call, kept in each record; asked late, takes libraries
     output: Path | None,
     as_json: bool,
-    batch_size: int,
+    batch_size: int | str,
     text_column: str | None,
     set_aside: Path | None,
     device: str | None,
@@ -197,7 +197,7 @@ def make_texts(
     pipe: Any,
     documents: Iterator[dict[str, Any]],
     making: dict[str, Any],
-    batch_size: int,
+    batch_size: int | str,
     kind: Kind = SUMMARIES,
     seed: int | None = None,
 ) -> Iterator[Result]:

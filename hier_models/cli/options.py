@@ -125,6 +125,13 @@ def _is_model(name: str, alone: bool) -> bool:
     return not alone and name.isascii() and is_hub_id(name) and not re.search(r"\.[a-z]\w*$", name)
 
 
+def _batch_size(value: str) -> int | str:
+    if value == AUTO or (value.isdecimal() and int(value)):
+        return AUTO if value == AUTO else int(value)
+    raise typer.BadParameter(f"must be {AUTO}, or a number of at least 1; got {value!r}")
+
+
+AUTO = "auto"  # a number of documents that depends on their length, as in `pipelines.batching_hier`
 # Number formats of weights and computation.
 Dtype = StrEnum("Dtype", ["auto", "float32", "bfloat16", "float16", "int8"])
 Length = StrEnum("Length", ["line", "short", "long"])  # of a summary, for models that were trained to be told so
@@ -141,6 +148,7 @@ SourceKind = Annotated[str | None, typer.Option(metavar="KIND")]
 AsJson = Annotated[bool, typer.Option("--json")]
 SetAside = Annotated[Path | None, typer.Option(metavar="FILE")]
 BatchSize = Annotated[int, typer.Option(min=1, metavar="N")]
+AutoBatchSize = Annotated[Any, typer.Option(parser=_batch_size, metavar="N")]  # an int, or AUTO
 SummaryLength = Annotated[Length | None, typer.Option()]
 MaxLength = Annotated[int | None, typer.Option(min=1, metavar="TOKENS")]
 MinLength = Annotated[int | None, typer.Option(min=0, metavar="TOKENS")]

@@ -76,7 +76,7 @@ def make_on_ray(
     done: set[str],
     total: int,
     load: Callable[[], Any],
-    batch_size: int,
+    batch_size: int | str,
     on_gpus: bool | None,
     settings: dict[str, Any],
 ) -> Generator[tuple[str, str, list[dict[str, Any]]], None, None]:
@@ -96,11 +96,12 @@ def make_on_ray(
 
     # The files may be on this machine only. Small blocks: a stop loses what is being done.
     here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+    least = batch_size if isinstance(batch_size, int) else 1
     workers = max(count_workers(True) if on_gpus is not False else 0, count_workers(False))
     rows = ray.data.from_items([0]).flat_map(
         read, num_cpus=0, ray_remote_args_fn=lambda: {"scheduling_strategy": here}
     )
-    rows = rows.repartition(target_num_rows_per_block=max(batch_size, min(16, total // (4 * workers)), 1))
+    rows = rows.repartition(target_num_rows_per_block=max(least, min(16, total // (4 * workers))))
     results: Any = map_pipeline(rows, load, batch_size=batch_size, on_gpus=on_gpus, **settings)
     with _readable_errors(), closing(iter(results.iter_rows())) as made:
         for row in made:

@@ -39,7 +39,7 @@ def summarize(
     settings: options.Set = None,
     max_source_length: options.MaxSourceLength = None,
     cut: Annotated[bool, typer.Option("--cut")] = False,
-    batch_size: options.BatchSize = 1,
+    batch_size: options.AutoBatchSize = options.AUTO,
     text_column: options.TextColumn = None,
     query: options.Query = None,
     set_aside: options.SetAside = None,

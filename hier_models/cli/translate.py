@@ -28,7 +28,7 @@ def translate(
     num_beams: options.NumBeams = None,
     settings: options.Set = None,
     chunk_length: Annotated[int | None, typer.Option(min=1, metavar="TOKENS")] = None,
-    batch_size: options.BatchSize = 1,
+    batch_size: options.AutoBatchSize = options.AUTO,
     text_column: options.TextColumn = None,
     set_aside: options.SetAside = None,
     ray: options.Ray = None,

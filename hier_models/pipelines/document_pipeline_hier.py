@@ -13,6 +13,7 @@ from transformers import PROCESSOR_MAPPING, GenerationConfig, Pipeline
 from transformers.dynamic_module_utils import custom_object_save
 from transformers.utils import logging
 
+from .batching_hier import AUTO, in_batches
 from .int8_hier import to_int8
 
 
@@ -47,6 +48,11 @@ class Example:
 
     def __len__(self) -> int:
         return len(self.inputs["input_ids"])
+
+    @property
+    def rows(self) -> list[int]:
+        """How many tokens each row has that the model reads of it."""
+        return [len(part) for part in self.notes.get("parts", [self])]
 
 
 class HierPipeline(Pipeline):
@@ -166,6 +172,15 @@ class DocumentPipeline(HierPipeline):
             # The base class looks at the first element, so it cannot be asked for an empty list.
             return flat(super().__call__(many, **kwargs) if many else [])
         return super().__call__(_as_stream(inputs, self.structures), **kwargs)
+
+    def get_iterator(self, inputs: Any, num_workers: int, batch_size: Any, *parameters: Any) -> Any:
+        """Run on many documents; with `batch_size="auto"` on those of like length at once."""
+        if batch_size != AUTO:
+            return super().get_iterator(inputs, num_workers, batch_size, *parameters)
+        if num_workers:
+            raise ValueError(f'`num_workers` does not go with batch_size="{AUTO}"; leave out one of the two.')
+        items = map(inputs.__getitem__, range(len(inputs))) if isinstance(inputs, Sized) else inputs
+        return in_batches(self, items, *parameters)
 
     def _sanitize_parameters(
         self,

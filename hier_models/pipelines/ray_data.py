@@ -20,7 +20,7 @@ def map_pipeline(
     dataset: ray.data.Dataset,
     load: Callable[[], Any],
     *,
-    batch_size: int = 1,
+    batch_size: int | str = 1,
     on_gpus: bool | None = None,
     **settings: Any,
 ) -> ray.data.Dataset:
@@ -36,7 +36,7 @@ def map_pipeline(
         dataset: Rows with a column `text`, `sentences`, `turns` or `documents`, or with `document`, which is
             a document of any such kind as JSON. Other columns are kept.
         load: Makes the pipeline, in each actor; its model must be found on every machine.
-        batch_size: Documents at a time in one actor.
+        batch_size: Documents at a time in one actor, or "auto".
         on_gpus: Whether each actor takes a GPU. By default, if the cluster has any.
         **settings: Arguments of the pipeline's call.
 
@@ -74,7 +74,7 @@ def count_workers(on_gpus: bool) -> int:
 class _Worker:
     """Holds a pipeline, in a process of its own."""
 
-    def __init__(self, load: Callable[[], Any], batch_size: int, settings: dict[str, Any]) -> None:
+    def __init__(self, load: Callable[[], Any], batch_size: int | str, settings: dict[str, Any]) -> None:
         self.pipe, self.batch_size, self.settings = load(), batch_size, settings
 
     def __call__(self, table: pyarrow.Table) -> pyarrow.Table:

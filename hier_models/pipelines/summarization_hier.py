@@ -167,7 +167,8 @@ class SummarizationPipeline(DocumentPipeline):
             sentences: instead of `inputs`: one document as a list of its sentences, or a list of such documents.
             turns: instead of `inputs`: the turns of one dialogue, or a list of such lists.
             documents: instead of `inputs`: the articles to summarize together, or a list of such lists.
-            **kwargs: `batch_size` (documents at once, 1), `num_workers`; `length` ("line", "short" or "long");
+            **kwargs: `batch_size` (documents at once, 1; "auto": those of like length, as many as pays),
+                `num_workers` (not with "auto"); `length` ("line", "short" or "long");
                 `truncation` (by default, what says the most of a document that is too long is read; with True it is
                 cut, with False it is an error), `max_source_length` (in tokens; what the checkpoint says, else as many
                 as the model can take),

@@ -85,10 +85,11 @@ class TranslationPipeline(DocumentPipeline, ChunkPipeline):
             text: instead of `inputs`: one text, or a list of them.
             sentences: instead of `inputs`: one document as a list of its sentences, or a list of such documents.
             **kwargs: `src_lang` and `tgt_lang` (for models of several languages, in their own codes); `batch_size`
-                (chunks at once, of one document or of several, 1), `num_workers`; `max_source_length` (tokens of a
-                chunk), `return_chunks` (False), `return_tensors` (False: token ids instead of text),
-                `clean_up_tokenization_spaces` (False), `truncation` (False; True cuts a long document at its end
-                instead of making chunks, as in Transformers 4); and arguments of `generate`, which hold for each
+                (chunks at once, of one document or of several, 1; "auto": those of like length, as many as pays),
+                `num_workers` (not with "auto"); `max_source_length` (tokens of a chunk), `return_chunks` (False),
+                `return_tensors` (False: token ids instead of text), `clean_up_tokenization_spaces` (False),
+                `truncation` (False; True cuts a long document at its end instead of making chunks, as in
+                Transformers 4); and arguments of `generate`, which hold for each
                 chunk, such as `num_beams`, `max_length`, `num_return_sequences`.
 
         Returns:

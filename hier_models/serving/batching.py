@@ -12,10 +12,11 @@ from typing import Any
 import torch
 from transformers import StoppingCriteria
 
+from ..pipelines.batching_hier import alike
+
 
 logger = logging.getLogger(__name__)
 
-ALIKE = 2.0  # documents of one batch are at most so many times as long as one another: all are padded to the longest
 SHORT = 500  # characters; among shorter ones the length does not matter
 BESIDES = ("page_starts", "query", "phrases")  # what a document may come with
 SHOWN_EVERY = 0.25  # seconds between two looks at what is being written
@@ -55,8 +56,7 @@ class Job:
 
     def goes_with(self, other: Job) -> bool:
         """Whether both can be in one batch."""
-        short, long = sorted((self.size, other.size))
-        return self.settings == other.settings and long <= ALIKE * short
+        return self.settings == other.settings and alike(self.size, other.size)
 
 
 class Batcher:

@@ -24,7 +24,7 @@ from hier_models import HatBartForConditionalGeneration, HatBartProcessor
 from hier_models.cli.documents import Documents
 from hier_models.cli.jobs import alone
 from hier_models.data import load_documents
-from hier_models.pipelines import int8_hier
+from hier_models.pipelines import batching_hier, int8_hier
 from hier_models.pipelines.sources_hier import format_sources
 from tests import forks
 from tests.cli.commands import expected, full_disk, jsonl, mistake, run, write_jsonl
@@ -379,23 +379,27 @@ def test_batch_of_another_job_is_not_continued(checkpoint: str, records: str, pa
     assert Path("notes.jsonl").read_text() == "precious"
 
 
-def test_results_are_written_one_by_one(checkpoint: str, records: str, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize(("options", "written"), [(["--batch-size", "1"], [0, 1, 2]), ([], [0, 2])])
+def test_results_are_written_when_they_are_there(
+    checkpoint: str, records: str, monkeypatch: pytest.MonkeyPatch, options: list[str], written: list[int]
+):
     """What was done before a failure is in the file, and the same command goes on."""
     generate, calls = HatBartForConditionalGeneration.generate, []
+    monkeypatch.setattr(batching_hier, "BUDGET", 2 * batching_hier.SHORT)  # two documents
 
-    def fails_at_third(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def fails_at_last(self: Any, *args: Any, **kwargs: Any) -> Any:
         calls.append(len(Path("out.jsonl").read_text().splitlines()))
-        if len(calls) == 3:
+        if len(calls) == len(written):
             raise KeyboardInterrupt
         return generate(self, *args, **kwargs)
 
     with monkeypatch.context() as patch:
-        patch.setattr(HatBartForConditionalGeneration, "generate", fails_at_third)
-        result = run("summarize", "-m", checkpoint, records, "--cut", "--output", "out.jsonl", code=130)
+        patch.setattr(HatBartForConditionalGeneration, "generate", fails_at_last)
+        result = run("summarize", "-m", checkpoint, records, "--cut", "--output", "out.jsonl", *options, code=130)
     assert "Interrupted. What is done is in out.jsonl" in result.stderr
-    assert calls == [0, 1, 2]
-    assert len(Path("out.jsonl").read_text().splitlines()) == 2
-    run("summarize", "-m", checkpoint, records, "--cut", "--output", "out.jsonl")
+    assert calls == written
+    assert len(Path("out.jsonl").read_text().splitlines()) == written[-1]
+    run("summarize", "-m", checkpoint, records, "--cut", "--output", "out.jsonl", *options)
     assert [record["summary"] for record in jsonl(Path("out.jsonl").read_text())] == expected(
         checkpoint, *DOCUMENTS, truncation=True
     )

@@ -272,7 +272,8 @@ def test_pages_in_batches_and_in_several_forms(pages):
     texts = [" ".join(f"Bee {number} flies {far}." for number in range(12)) for far in ("far", "near")]
     texts.append("A bee flies.")  # one part
     alone = [pages(text, length="long", max_new_tokens=36, return_sources=True)[0] for text in texts]
-    assert pages(texts, length="long", max_new_tokens=36, return_sources=True, batch_size=3) == alone
+    for size in (3, "auto"):
+        assert pages(texts, length="long", max_new_tokens=36, return_sources=True, batch_size=size) == alone
     sequences = pages(texts[0], length="long", num_beams=2, num_return_sequences=2, max_length=37, min_length=9)
     assert len({record["summary_text"] for record in sequences}) == 2
     turns = [{"role": "a", "content": "I fly far away."}] * 12

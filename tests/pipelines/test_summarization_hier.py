@@ -133,7 +133,7 @@ def test_summaries_differ_between_documents(summarize):
     assert all(summaries)
 
 
-@pytest.mark.parametrize("batch_size", [2, 3, 8])
+@pytest.mark.parametrize("batch_size", [2, 3, 8, "auto"])
 def test_batches_give_what_single_documents_give(summarize, batch_size):
     kwargs = {"num_beams": 3, "num_return_sequences": 2, "return_truncation": True, **LENGTH}
     single = [summarize(text, **kwargs) for text in DOCUMENTS]
@@ -158,7 +158,7 @@ def test_every_container_gives_the_same(summarize):
         assert summarize(inputs, **LENGTH) == expected
     assert summarize(text=DOCUMENTS, batch_size=2, **LENGTH) == expected
     for inputs in streams:
-        stream = summarize(inputs, batch_size=2, **LENGTH)
+        stream = summarize(inputs, batch_size="auto" if inputs is rows else 2, **LENGTH)
         assert not isinstance(stream, list)
         assert list(stream) == [[record] for record in expected]
 
@@ -170,7 +170,7 @@ def test_worker_processes(summarize_hat):
 
 
 def test_nothing_to_summarize(summarize):
-    assert summarize([]) == []
+    assert summarize([]) == summarize([], batch_size="auto") == []
     assert list(summarize(text for text in [])) == []
     assert list(summarize(datasets.Dataset.from_dict({"text": []}))) == []
 
@@ -364,7 +364,7 @@ def test_hat_bart_batches_of_every_structure(summarize_hat, processor):
     kwargs = {"return_truncation": True, "num_beams": 2, **LENGTH}
     single = [summarize_hat(item, **kwargs)[0] for item in inputs]
     assert len({record["summary_text"] for record in single}) > len(single) // 2
-    for batch_size in (3, len(inputs)):
+    for batch_size in (3, len(inputs), "auto"):
         assert summarize_hat(inputs, batch_size=batch_size, **kwargs) == single
 
 
@@ -500,6 +500,8 @@ def test_bad_input(summarize, inputs, message):
 
 
 def test_bad_arguments(summarize):
+    with pytest.raises(ValueError, match='`num_workers` does not go with batch_size="auto"'):
+        summarize(["a"], batch_size="auto", num_workers=1)
     with pytest.raises(ValueError, match=r"as `inputs` or as one of .*got \['inputs', 'turns'\]"):
         summarize("a", turns=TURNS)
     with pytest.raises(ValueError, match="`sentences` must be a list, got a string"):
