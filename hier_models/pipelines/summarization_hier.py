@@ -31,7 +31,7 @@ from .written_form_hier import is_uncased, moved_places, restore_written_form
 # Least and most tokens of a summary of a length.
 NEW_TOKENS = {"line": (0, 64), "short": (34, 192), "long": (150, 512)}
 ASKED = (64, 256)  # least and most tokens read of a document for a query, by a model that does not read the query
-MOST_OF_SHORT = 64  # tokens of a summary, however short its document; else two thirds of it
+MOST_OF_SHORT = 64  # tokens of a document that may be summarized by as many; of a longer one by two thirds of it
 PART = 256  # tokens of a document that a paragraph of a page is made of
 
 
@@ -653,7 +653,10 @@ class SummarizationPipeline(DocumentPipeline):
         processors = LogitsProcessorList(others.get("logits_processor") or ())
         if total_length(config, "min", begun) is None and (least := self._least_tokens(examples, config)):
             room = NEW_TOKENS["long"][1] if max_length is None else max_length - begun - 1
-            most = [begun + max(MOST_OF_SHORT, 2 * len(example) // 3) for example in examples]
+            most = [
+                begun + max(min(MOST_OF_SHORT, self._tokens_of_text(example)), 2 * len(example) // 3)
+                for example in examples
+            ]
             least = [begun + min(number, room) for number in least]
             processors.append(OwnLengthLogitsProcessor(least, most, config.eos_token_id))
         if faithful:
@@ -669,6 +672,11 @@ class SummarizationPipeline(DocumentPipeline):
         token = self.tokenizer.convert_ids_to_tokens(config.forced_bos_token_id)
         least, _ = NEW_TOKENS.get(token.strip("[]"), (0, 0))
         return [min(least, len(example) // 3) for example in examples] if least else []
+
+    def _tokens_of_text(self, example: Example) -> int:
+        """How many tokens were read, without markers and the like."""
+        special = set(self.tokenizer.all_special_ids)
+        return sum(number not in special for number in example.inputs["input_ids"])
 
     def _faithful_processor(
         self, examples: list[Example], config: GenerationConfig, common_words: Any, max_length: int | None

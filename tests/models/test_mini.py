@@ -99,6 +99,12 @@ def test_odd_documents(summarize, text):
     assert words(record["summary_text"]) <= words(text) | hier_models.pipelines.common_words_hier.COMMON_WORDS
 
 
+def test_a_paragraph_is_not_longer_than_its_text(summarize):
+    text = "The museum opens on Monday. It shows pictures of ships. Children pay nothing."
+    assert summarize(text, num_beams=1)[0]["summary_text"] in text
+    assert summarize([text, FERRY], batch_size=2)[0]["summary_text"] in text
+
+
 def test_a_text_in_another_language_is_said(caplog):
     summarize = pipeline("summarization", device="cpu")
     german = (
