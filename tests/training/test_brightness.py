@@ -85,12 +85,6 @@ def test_its_numbers_can_be_given(tmp_path):
     assert seen.steps == [1.0] * 9
 
 
-def test_epochs_in_steps(tmp_path):
-    seen = Seen()
-    trainer_of(tmp_path, BrightnessDecay(steps_per_epoch=4), seen).train()
-    assert seen.steps == [1.0] * 4 + [0.5] * 4 + [0.25]
-
-
 @pytest.mark.parametrize("steps", [2, 3, 5])
 def test_a_resumed_run_goes_on_as_it_was(tmp_path, steps):
     whole = Seen()
@@ -125,7 +119,6 @@ def test_the_best_model_has_the_brightness_it_was_saved_with(tmp_path):
         ({"initial": float("nan")}, "initial must be"),
         ({"decay": 0.0}, "decay must be above 0 and at most 1, got 0.0"),
         ({"decay": 1.5}, "decay must be"),
-        ({"steps_per_epoch": 0}, "steps_per_epoch must be at least 1, got 0"),
     ],
 )
 def test_wrong_numbers_are_refused(wrong, message):
