@@ -245,10 +245,8 @@ def resolve_columns(
     if summary_column is None:
         found = [name for name in matching(names, SUMMARY_ALIASES) if name != text_column]
         if len(found) > 1:
-            raise ValueError(
-                f"cannot tell which column holds the summary: columns {listing(found)} could all be it. Pass "
-                "summary_column=… with the one that holds it, or summary_column='' for none"
-            )
+            several = f"{listing(found)} could all be it. Pass summary_column=… with one, or '' for none"
+            raise ValueError(f"cannot tell which column holds the summary: columns {several}")
         summary_column = found[0] if found else ""
     if several_references and not summary_column:
         wanted = f"the columns are {listing(names)}. Pass summary_column=… with the one that holds them"
@@ -388,8 +386,7 @@ def _turn(name: str, number: int, turn: Any) -> dict[str, str]:
         role = content = 0  # no string
     content = "" if content is None else content  # as good as empty: the turn is left out and counted
     if not isinstance(role, str) or not isinstance(content, str):
-        wanted = 'a [role, text] pair or {"role": …, "content": …} of strings'
-        raise BadRecord(f"{place} must be {wanted}, got {str(turn)[:80]}")
+        raise BadRecord(f'{place} must be [role, text] or {{"role": …, "content": …}}, got {str(turn)[:80]}')
     if not role.strip():
         raise BadRecord(f"{place} has an empty role; name the speaker")
     return {"role": well_formed(name, role), "content": well_formed(name, content)}

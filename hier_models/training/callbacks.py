@@ -24,37 +24,27 @@ def _epochs(state: TrainerState) -> float:
 
 
 class BrightnessDecay(TrainerCallback):
-    """Multiplies the brightness factor of a Highlight-Transformer by `decay` before each epoch but the first.
+    """Multiplies the brightness of a Highlight-Transformer by its `brightness_decay` before each epoch but the first.
 
     The brightness stands in the model's config, so that what is evaluated and saved has that it was trained with. It
     is computed from the number of finished epochs, so that a resumed run goes on as it was, if its model was made as
     for a new run. With `load_best_model_at_end` the model ends with the brightness of the checkpoint that is loaded.
 
-    Args:
-        initial: Brightness of the first epoch; by default that of the model when training begins.
-        decay: Factor from one epoch to the next, above 0 and at most 1; by default the config's `brightness_decay`.
-
     Raises:
-        ValueError: If a number is out of its range, or when training begins, if the model highlights nothing.
+        ValueError: When training begins, if the model highlights nothing.
 
     Source: section 4.2 (the brightness factor progressively decreases at the end of each epoch; here once the epoch's
     model is evaluated and saved).
     """
 
-    def __init__(self, initial: float | None = None, decay: float | None = None) -> None:
-        if initial is not None and not 0 <= initial < float("inf"):
-            raise ValueError(f"initial must be a number of 0 or more, got {initial}")
-        if decay is not None and not 0 < decay <= 1:
-            raise ValueError(f"decay must be above 0 and at most 1, got {decay}")
-        self.initial, self.decay = initial, decay
-        self._first, self._factor = 0.0, 1.0
+    def __init__(self) -> None:
+        self._first = 0.0
 
     def on_train_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
         config = kwargs["model"].config
         if not hasattr(config, "brightness"):
             raise ValueError(f"BrightnessDecay: {type(kwargs['model']).__name__} has no brightness in its config")
-        self._first = config.brightness if self.initial is None else self.initial
-        self._factor = config.brightness_decay if self.decay is None else self.decay
+        self._first = config.brightness
         self._set(config, state)
 
     def on_epoch_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
@@ -73,7 +63,7 @@ class BrightnessDecay(TrainerCallback):
         kwargs["model"].config.brightness = saved.get("brightness", self._first)
 
     def _set(self, config: Any, state: TrainerState) -> None:
-        config.brightness = self._first * self._factor ** int(_epochs(state))
+        config.brightness = self._first * config.brightness_decay ** int(_epochs(state))
 
 
 class DropoutSchedule(TrainerCallback):
