@@ -386,7 +386,8 @@ def _turn(name: str, number: int, turn: Any) -> dict[str, str]:
         role = content = 0  # no string
     content = "" if content is None else content  # as good as empty: the turn is left out and counted
     if not isinstance(role, str) or not isinstance(content, str):
-        raise BadRecord(f'{place} must be [role, text] or {{"role": …, "content": …}}, got {str(turn)[:80]}')
+        wanted = 'a [role, text] pair or {"role": …, "content": …} of strings'
+        raise BadRecord(f"{place} must be {wanted}, got {str(turn)[:80]}")
     if not role.strip():
         raise BadRecord(f"{place} has an empty role; name the speaker")
     return {"role": well_formed(name, role), "content": well_formed(name, content)}
