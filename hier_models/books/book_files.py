@@ -54,8 +54,7 @@ def read_book(source: BookSource, title: str | None = None) -> Book:
     if isinstance(source, Book):
         book = source
     elif isinstance(source, str) and _is_a_text(source):
-        hint = "write it to a file, where its chapters are found, or give them as a list"
-        raise ValueError(f"{wanted}, got a text of {len(source):,} characters; {hint}.")
+        raise ValueError(f"{wanted}, got a text of {len(source):,} characters; write it to a file, or give a list.")
     elif isinstance(source, str | os.PathLike):
         book = _from_path(Path(source).expanduser())
     elif isinstance(source, Sequence) and not isinstance(source, bytes):
@@ -153,8 +152,7 @@ def _chapter(item: Any, number: int) -> Chapter:
         return item
     item = {"text": item} if isinstance(item, str) else item
     if not isinstance(item, Mapping):
-        wanted = "a string or a dictionary with text or paragraphs"
-        raise ValueError(f"`book`: chapter {number} must be {wanted}, got {type(item).__name__}.")
+        raise ValueError(f"`book`: chapter {number} must be a string or a dictionary, got {type(item).__name__}.")
     given = [name for name in ("text", "paragraphs") if item.get(name) is not None]
     if len(given) != 1:
         raise ValueError(f"`book`: chapter {number} must have one of text and paragraphs, got {list(item)}.")

@@ -85,8 +85,7 @@ def read_epub(path: Path) -> Book:
     try:
         with zipfile.ZipFile(path) as archive:
             return _Epub(archive, path).read()
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
-        # The last is of a password.
+    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:  # the last is of a password
         raise ValueError(f"`book`: {path} is damaged or encrypted: {error}.") from error
 
 
@@ -167,8 +166,7 @@ class _Epub:
             method = parts["encryptionmethod"].get("Algorithm", "") if "encryptionmethod" in parts else ""
             target = parts["cipherreference"].get("URI", "") if "cipherreference" in parts else ""
             if method not in _FONT_ALGORITHMS and unquote(target).casefold() in {page.casefold() for page in pages}:
-                problem = f"is protected against copying (DRM): {target} is encrypted; use an edition without DRM"
-                raise ValueError(f"`book`: {self.path} {problem}.")
+                raise ValueError(f"`book`: {self.path} is protected ({target}, by DRM); use an edition without (DRM).")
 
     # The table of contents
 

@@ -5,9 +5,8 @@ import json
 import logging
 import os
 from collections.abc import Sequence
-from math import ceil
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from tqdm.auto import tqdm
@@ -64,7 +63,7 @@ def summarize_book(
         batch_size: Texts of one level that are summarized at once.
         importance_tagger: For models that pool by importance, where `model` and `book_model` are checkpoints; see the
             pipeline's argument.
-        progress: Whether to show a bar, over all summaries that are foreseen.
+        progress: Whether to show a bar; it gets longer where summaries have to be joined in groups first.
         **settings: Arguments of the pipeline's call for all summaries: `max_source_length`, and those of `generate`.
             For others above the chapters give `book_model` as a pipeline that has them as defaults.
 
@@ -97,10 +96,9 @@ def _pipeline(name: str, model: Any, importance_tagger: Any) -> SummarizationPip
     if isinstance(model, str | os.PathLike):
         from transformers import pipeline
 
-        make: Any = pipeline
-        tagger = {} if importance_tagger is None else {"importance_tagger": importance_tagger}
-        made: SummarizationPipeline = make("summarization", model=resolve_checkpoint(str(model)), **tagger)
-        return made
+        tagger: dict[str, Any] = {} if importance_tagger is None else {"importance_tagger": importance_tagger}
+        model = pipeline(cast(Any, "summarization"), model=resolve_checkpoint(str(model)), **tagger)
+        return cast(SummarizationPipeline, model)
     if not isinstance(model, SummarizationPipeline):
         hint = 'A loaded model goes into one: pipeline("summarization", model=model, processor=processor).'
         got = type(model).__name__
@@ -164,10 +162,6 @@ class _Model:
         packed = pack([[size] for size in sizes], [self.limit], lambda start, end: (None, [count(start, end)]))
         return [(start, end) for start, end, _, _ in packed]
 
-    def capacity(self, size: float) -> int:
-        """How many summaries of a size go into one input, about."""
-        return 10**9 if self.limit is None else max(2, int(self.limit / max(size, 1)))
-
 
 class _Job:
     """A book that is being summarized."""
@@ -199,7 +193,6 @@ class _Job:
             except ValueError as error:
                 raise ValueError(f"`output`: {error}") from error
             folder.mkdir(parents=True, exist_ok=True)
-        self.sizes: list[int] = []  # tokens of the summaries so far
 
     def run(self, progress: bool) -> BookSummary:
         chapters = self._chapters()
@@ -214,13 +207,12 @@ class _Job:
             self.target = None
             if self.journal is not None:
                 self.target = stack.enter_context(self.journal.path.open("a", encoding="utf-8"))
-            bar = tqdm(total=len(leaves), desc="Texts", disable=not progress, unit="text", dynamic_ncols=True)
+            total = len(leaves) + len(divided) + 1
+            bar = tqdm(total=total, desc="Texts", disable=not progress, unit="text", dynamic_ncols=True)
             self.bar = stack.enter_context(bar)
-            self._foresee(len(leaves), divided, [root])
             self._summarize("Texts", leaves, [node.paragraphs for node in leaves], self.lower)
-            self._condense("Chapters", divided, self.lower, [root])
-            self._condense("Book", [root], self.upper, [])
-            self._foresee(0, [], [])
+            self._condense("Chapters", divided, self.lower)
+            self._condense("Book", [root], self.upper)
         for node in root.walk():
             for child in node.children:
                 child.level = node.level + 1
@@ -274,8 +266,7 @@ class _Job:
         else:
             parts, separator = smaller_parts(paragraph)
             if len(parts) < 2:
-                wanted = f"an input of `model` takes {model.limit} tokens, too few for a single character of the book"
-                raise ValueError(f"`max_source_length`: {wanted}.")
+                raise ValueError(f"`max_source_length`: {model.limit} tokens hold no single character of the book.")
         # Words or letters, which there may be a million of, are not weighed one by one.
         step = max(1, len(parts) * model.limit // (FINENESS * size))
         parts = [separator.join(parts[start : start + step]) for start in range(0, len(parts), step)]
@@ -284,7 +275,7 @@ class _Job:
 
     # Levels
 
-    def _condense(self, label: str, parents: list[SummaryNode], model: _Model, later: list[SummaryNode]) -> None:
+    def _condense(self, label: str, parents: list[SummaryNode], model: _Model) -> None:
         """Summarize the joined summaries of each node's children, in groups first where they are too long."""
         waiting = list(parents)
         while waiting:
@@ -295,8 +286,9 @@ class _Job:
                     calls.append(parent)
                 else:
                     parent.children = self._grouped(parent, model)
-                    calls += [child for child in parent.children if child.children and not child.tokens]
-            self._foresee(len(calls), [node for node in waiting if node not in calls], later)
+                    groups = [child for child in parent.children if child.children and not child.tokens]
+                    self.bar.total += len(groups)
+                    calls += groups
             # One summary, or none, is not summarized again.
             for node in [node for node in calls if len(_summaries(node.children)) < 2]:
                 node.summary = "".join(_summaries(node.children))
@@ -333,7 +325,7 @@ class _Job:
         for number in order:
             if (record := self.done.get(nodes[number].id)) is not None:
                 self._check_input(record, inputs[number])
-                self._finish(nodes[number], record["summary"], model)
+                self._finish(nodes[number], record["summary"])
         numbers = [number for batch in missing for number in batch]
         if not numbers:
             return
@@ -348,26 +340,16 @@ class _Job:
                 self.target.write(line + "\n")
                 self.target.flush()
                 summary = json.loads(line)["summary"]  # what another run will read
-            self._finish(node, summary, model)
+            self._finish(node, summary)
 
-    def _finish(self, node: SummaryNode, summary: str, model: _Model) -> None:
+    def _finish(self, node: SummaryNode, summary: str) -> None:
         node.summary = summary
-        self.sizes.append(model.count(summary))
         self.bar.update()
 
     def _check_input(self, record: dict[str, Any], text: str) -> None:
         if record.get("input") != digest(text):
-            path = self.journal.path if self.journal else ""
-            hint = "It was changed, or made by another version of hier_models: give another folder, or remove the file"
-            raise ValueError(f"`output`: {path} holds a summary of {record['id']} of another text than now. {hint}.")
-
-    def _foresee(self, calls: int, waiting: list[SummaryNode], later: list[SummaryNode]) -> None:
-        """Set the bar's end: what is done, what is to be done now, and about what is left on higher levels."""
-        size = sum(self.sizes) / len(self.sizes) if self.sizes else self.lower.longest
-        total = calls + sum(_joins(len(node.children), self.lower.capacity(size)) for node in waiting)
-        total += sum(_joins(len(node.children), self.upper.capacity(size)) for node in later)
-        self.bar.total = self.bar.n + total
-        self.bar.refresh()
+            hint = "give another folder, or remove the file"
+            raise ValueError(f"`output`: {SUMMARIES_FILE} has a summary of {record['id']} of another text; {hint}.")
 
 
 def _group(parent: SummaryNode, children: list[SummaryNode]) -> SummaryNode:
@@ -382,15 +364,6 @@ def _group(parent: SummaryNode, children: list[SummaryNode]) -> SummaryNode:
     prefix = f"{parent.id}, " if kind == "parts" else ""
     words = sum(child.words for child in children)
     return SummaryNode(prefix + title, kind, title.capitalize(), words, children=children)
-
-
-def _joins(count: int, capacity: int) -> int:
-    """How many summaries it takes to make one of `count`, when each is made of up to `capacity`."""
-    made = 0
-    while count > capacity:
-        count = ceil(count / capacity)
-        made += count
-    return made + 1
 
 
 def _summaries(nodes: Sequence[SummaryNode]) -> list[str]:
@@ -409,9 +382,8 @@ def _plain(value: Any) -> Any:
 def _fingerprint(pipe: Any) -> str:
     """Name a model so that another, or the same after more training, has another name."""
     # Settings of a processor that change what it makes of a text.
-    settings = {
-        k: v for k, v in getattr(pipe.processor, "__dict__", {}).items() if isinstance(v, int | float | str | bool)
-    }
+    named = getattr(pipe.processor, "__dict__", {}).items()
+    settings = {name: value for name, value in named if isinstance(value, int | float | str)}
     parts: list[Any] = [sorted(pipe.tokenizer.get_vocab().items()), settings]
     key_phrases = getattr(pipe.processor, "key_phrases", None)
     if key_phrases is not None:

@@ -84,8 +84,7 @@ def check_set_aside_file(
         raise ValueError(f"set_aside_file: {path} is a file of the source and would be overwritten; name another file")
     folder = Path(source).expanduser().resolve() if files and isinstance(source, str | os.PathLike) else None
     if folder is not None and folder.is_dir() and resolved.is_relative_to(folder):
-        problem = "lies in the folder of the source and would be read as a part of it next time"
-        raise ValueError(f"set_aside_file: {path} {problem}; put it elsewhere")
+        raise ValueError(f"set_aside_file: {path} lies in the folder of the source, which is read; put it elsewhere")
     if not path.exists():
         return
     with path.open("rb") as stream:
@@ -95,5 +94,4 @@ def check_set_aside_file(
     except (ValueError, TypeError):
         ours = False
     if not ours:
-        problem = "is there already and holds something else than bad lines set aside"
-        raise ValueError(f"set_aside_file: {path} {problem}; name another file, or remove it")
+        raise ValueError(f"set_aside_file: {path} is there already and holds something else; name another file")

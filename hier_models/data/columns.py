@@ -245,10 +245,8 @@ def resolve_columns(
     if summary_column is None:
         found = [name for name in matching(names, SUMMARY_ALIASES) if name != text_column]
         if len(found) > 1:
-            raise ValueError(
-                f"cannot tell which column holds the summary: columns {listing(found)} could all be it. Pass "
-                "summary_column=… with the one that holds it, or summary_column='' for none"
-            )
+            several = f"{listing(found)} could all be it. Pass summary_column=… with one, or '' for none"
+            raise ValueError(f"cannot tell which column holds the summary: columns {several}")
         summary_column = found[0] if found else ""
     if several_references and not summary_column:
         wanted = f"the columns are {listing(names)}. Pass summary_column=… with the one that holds them"

@@ -51,6 +51,9 @@ INSTEAD = {
     ".rtf": "save it as .docx or .pdf",
     ".pptx": "save it as .pdf",
 }
+_HTML = re.compile(
+    rb"(?:\xef\xbb\xbf)?\s*(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*<(?:!doctype\s+html|html|head)\b", re.I | re.S
+)
 _ABSTRACT = re.compile(r"(?:abstract|summary|zusammenfassung|résumé|resumen)\b", re.IGNORECASE)
 MOST_AUTHOR_WORDS = 300
 _CUE_TIMES = re.compile(r"\s*(?:\d+:)?\d+:\d+[.,]\d+\s*-->\s*(?:\d+:)?\d+:\d+[.,]\d+")
@@ -87,19 +90,7 @@ class FileDocument:
 
 
 def read_document(path: Path, name: str | None = None) -> FileDocument:
-    """Read a file that is one document.
-
-    Args:
-        path: A .pdf, .docx, .html, .md, .srt, .vtt or other text file, perhaps with .gz, .xz or .bz2.
-        name: What the user calls it, for messages; its path if None.
-
-    Returns:
-        Its paragraphs or turns.
-
-    Raises:
-        ImportError: If what reads its kind is not installed.
-        ValueError: If it is broken, encrypted, empty, too large, a scan, or something else than its name says.
-    """
+    """Read a file that is one document, which the user calls `name`; refuse what is broken, empty or a scan."""
     name = name or str(path)
     if path.stat().st_size > LARGEST_FILE:
         raise ValueError(
@@ -173,13 +164,7 @@ def _kind_of(content: bytes) -> str:
         return ".docx" if b"word/" in content[:65536] or b"word/document.xml" in content else ".zip"
     if beginning.startswith(b"\xd0\xcf\x11\xe0"):
         return ".doc"
-    if re.match(
-        rb"(?:\xef\xbb\xbf)?\s*(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*<(?:!doctype\s+html|html|head)\b",
-        beginning,
-        re.I | re.S,
-    ):
-        return ".html"
-    return ""
+    return ".html" if _HTML.match(beginning) else ""
 
 
 def _advice(kind: str) -> str:
@@ -208,9 +193,7 @@ def _read_page(content: bytes, name: str) -> FileDocument:
     try:
         import trafilatura
     except ImportError as error:
-        raise ImportError(
-            f"{name} is HTML, for which trafilatura is missing: pip install 'hier_models[files]'"
-        ) from error
+        raise ImportError(f"to read {name}, pip install 'hier_models[files]': trafilatura is missing") from error
     found = trafilatura.extract(content, output_format="html", include_comments=False) or ""
     article, _ = html_blocks(found.encode("utf-8"), name)
     if not article:
@@ -226,25 +209,14 @@ def _read_word(content: bytes, name: str) -> FileDocument:
         import docx
         from docx.opc.exceptions import PackageNotFoundError
     except ImportError as error:
-        raise ImportError(
-            f"{name} is a .docx, for which python-docx is missing: pip install 'hier_models[files]'"
-        ) from error
+        raise ImportError(f"to read {name}, pip install 'hier_models[files]': python-docx is missing") from error
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             if sum(entry.file_size for entry in archive.infolist()) > LARGEST_FILE:
                 raise ValueError(f"{name} would unpack to more than {LARGEST_FILE:,} bytes; divide it")
         document = docx.Document(io.BytesIO(content))
-    except (
-        zipfile.BadZipFile,
-        PackageNotFoundError,
-        KeyError,
-        NotImplementedError,
-        RuntimeError,
-        SyntaxError,
-    ) as error:
-        raise ValueError(
-            f"{name} is a broken Word document ({error}); open it in its program and save it again"
-        ) from error
+    except (zipfile.BadZipFile, PackageNotFoundError, KeyError, RuntimeError, SyntaxError) as error:
+        raise ValueError(f"{name} is a broken Word document ({error}); save it again in its program") from error
     left_out: Counter[str] = Counter()
     for part in document.part.rels.values():
         if part.reltype.endswith(("/footnotes", "/endnotes")):
@@ -291,13 +263,8 @@ def _words_of(paragraph: Any) -> str:
     pieces = []
     for element in paragraph.iter(f"{_WORD_TEXT}t", f"{_WORD_TEXT}tab", f"{_WORD_TEXT}br", f"{_WORD_TEXT}cr"):
         above = {ancestor.tag.rpartition("}")[2] for ancestor in element.iterancestors()}
-        if (
-            "moveFrom" in above
-            or "Fallback" in above
-            or next(element.iterancestors(f"{_WORD_TEXT}p")) is not paragraph
-        ):
-            continue
-        pieces.append(element.text or "" if element.tag.endswith("}t") else " ")
+        if above.isdisjoint(("moveFrom", "Fallback")) and next(element.iterancestors(f"{_WORD_TEXT}p")) is paragraph:
+            pieces.append(element.text or "" if element.tag.endswith("}t") else " ")
     return "".join(pieces)
 
 
@@ -365,10 +332,8 @@ def _leave_out_references(document: FileDocument) -> None:
     heads = [number for number, block in enumerate(blocks) if number and REFERENCES.fullmatch(block.text)]
     for start in reversed(heads[-1:]):
         level = blocks[start].level
-        end = next(
-            (n for n in range(start + 1, len(blocks)) if 0 < blocks[n].level <= (level or 6)),
-            len(blocks),
-        )
+        after = range(start + 1, len(blocks))
+        end = next((n for n in after if 0 < blocks[n].level <= (level or 6)), len(blocks))
         document.left_out["reference_words"] += sum(block.words for block in blocks[start:end])
         del blocks[start:end]
 

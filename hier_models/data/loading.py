@@ -193,8 +193,7 @@ def load_rows(
     if bad_lines not in ("stop", "set_aside"):
         raise ValueError(f"bad_lines must be 'stop' or 'set_aside', got {bad_lines!r}")
     if (bad_lines == "set_aside") != (set_aside_file is not None):
-        got = f"{bad_lines=} and {set_aside_file=}"
-        raise ValueError(f"set_aside_file goes with bad_lines='set_aside', and only with it; got {got}")
+        raise ValueError(f"set_aside_file goes with bad_lines='set_aside'; got {bad_lines=} and {set_aside_file=}")
     files = local_files(source)
     if set_aside_file is not None:
         check_set_aside_file(Path(set_aside_file), source, files or [])
@@ -322,8 +321,7 @@ def _normalized(row: Mapping[str, Any], settings: _Settings) -> tuple[dict[str, 
 def in_split(row: Mapping[str, Any], split: str) -> bool:
     """Tell whether a record says that it is of a split, by whichever of its names."""
     if not isinstance(row.get("split"), str):
-        what = "no file's name says so and this record has no column 'split'"
-        raise BadRecord(f"{split=} was asked for, but {what}")
+        raise BadRecord(f"{split=} was asked for, but no file's name and no column 'split' of this record says so")
     return canonical_split(row["split"]) == canonical_split(split)
 
 

@@ -18,6 +18,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from .data_files import files_of_split
+from .loading import in_split
 from .record_readers import read_records
 
 
@@ -53,7 +55,6 @@ class OverlapReport:
     sharing: list[str] = field(default_factory=list)
     documents: int = 0  # how many documents to train on were looked at
     held_out: int = 0  # how many documents to test on there are
-    common_passages: int = 0  # how many passages were found in so many documents that they do not count
 
     def __str__(self) -> str:
         """A few lines for a message."""
@@ -97,7 +98,6 @@ def find_overlaps(
         elif shared.words:
             candidates.append((identifier, shared))
     is_common = {place for place, count in frequency.items() if count + index.counts[place] > common}
-    report.common_passages = len(is_common)
     for identifier, shared in candidates:
         place = shared.counting(is_common)
         if place is not None:
@@ -105,11 +105,12 @@ def find_overlaps(
     return report
 
 
-def documents_of_file(file: str | os.PathLike[str]) -> Iterator[Document]:
-    """Read the documents of a file, one after the other."""
+def documents_of_file(file: str | os.PathLike[str], split: str | None = None) -> Iterator[Document]:
+    """Read the documents of a file, or of one of its splits; all where the file's name says that it is that split."""
     path = Path(file)
+    _, split = files_of_split([(path, path.name)], split)
     for record in read_records(path, path.name):
-        if record.row is not None:
+        if record.row is not None and (split is None or in_split(record.row, split)):
             yield str(record.row.get("id") or f"{path.name}:{record.line}"), texts_of_record(record.row)
 
 

@@ -83,9 +83,7 @@ def pdf_blocks(content: bytes, name: str) -> tuple[list[Block], str, Counter[str
     try:
         import pypdfium2
     except ImportError as error:
-        raise ImportError(
-            f"{name} is a PDF, for which pypdfium2 is missing: pip install 'hier_models[files]'"
-        ) from error
+        raise ImportError(f"to read {name}, pip install 'hier_models[files]': pypdfium2 is missing") from error
     try:
         document = pypdfium2.PdfDocument(content)
     except pypdfium2.PdfiumError as error:

@@ -291,8 +291,7 @@ def tokenize_poems(poems: Iterable[Mapping[str, Any]], processor: Any, report: P
         ValueError: If the processor has no keywords of poems, or no line can be used.
     """
     if getattr(processor, "poem_keywords", None) is None:
-        name = type(processor).__name__
-        raise ValueError(f"processor: {name} has no poem_keywords; fit them with PoemKeywords.fit(…)")
+        raise ValueError(f"processor: {type(processor).__name__} has no poem_keywords; PoemKeywords.fit makes them")
     report = report or PoemReport()
     examples = list(poem_lines(poems, processor.poem_keywords, in_vocabulary(processor)))
     rows = [example for example in examples if example["keyword"] is not None]

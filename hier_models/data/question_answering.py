@@ -291,8 +291,7 @@ def find_answers(
     starts, ends = _logits("start_logits", start_logits), _logits("end_logits", end_logits)
     names = windows.column_names if isinstance(windows, Dataset) else list(windows)
     if EXAMPLE not in names or SPANS not in names:
-        wanted = f"the columns {EXAMPLE} and {SPANS} (tokenize_questions with return_spans=True)"
-        raise ValueError(f"`windows` must have {wanted}, got {', '.join(names)}")
+        raise ValueError(f"`windows` must have {EXAMPLE} and {SPANS} (return_spans=True), got {', '.join(names)}")
     examples = list(windows[EXAMPLE])
     if not len(examples) == len(starts) == len(ends):
         wanted = f"a row for each of the {len(examples)} windows"

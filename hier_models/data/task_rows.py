@@ -102,13 +102,11 @@ def _answers(name: str, value: Any) -> list[tuple[Any, Any]]:
         if isinstance(texts, list):
             starts = [None] * len(texts) if starts is None else starts
             if not isinstance(starts, list) or len(starts) != len(texts):
-                wanted = "text and answer_start must be lists of the same length"
-                raise BadRecord(f"column {name!r}: {wanted}, got {value}")
+                raise BadRecord(f"column {name!r}: text and answer_start must be lists of the same length: {value}")
             return list(zip(texts, starts, strict=True))
     elif isinstance(value, list) and all(isinstance(item, Mapping) for item in value):
         return [(item.get("text"), item.get("answer_start")) for item in value]
-    wanted = 'answers as {"text": […], "answer_start": […]}, with empty lists for no answer'
-    raise wrong_type(name, value, wanted)
+    raise wrong_type(name, value, 'answers as {"text": […], "answer_start": […]}, with empty lists for no answer')
 
 
 def answer_start(name: str, text: Any, start: Any, context: str) -> int:

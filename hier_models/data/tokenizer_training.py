@@ -1,6 +1,7 @@
 """Tokenizers fitted on one's own texts: byte-level BPE as BART has it, single characters, whole words."""
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
@@ -34,17 +35,17 @@ def as_tokenizer(
 
 
 def train_byte_level(
-    texts: Iterable[str], num_entries: int, *, model_max_length: int = 1024, show_progress: bool = False
+    texts: Iterable[str], num_entries: int, *, model_max_length: int = 1024
 ) -> PreTrainedTokenizerFast:
     """Train byte-level BPE as BART has it: `<s> text </s>`, words begin with their space, no character is unknown."""
     least = 256 + len(WITH_MASK)
     if num_entries < least:
         raise ValueError(f"num_entries must be at least {least} (256 bytes and the special tokens), got {num_entries}")
-    return _fit_bytes(texts, num_entries, WITH_MASK, model_max_length, show_progress)
+    return _fit_bytes(texts, num_entries, WITH_MASK, model_max_length)
 
 
 def _fit_bytes(
-    texts: Iterable[str], num_entries: int, special_tokens: Sequence[str], model_max_length: int, show_progress: bool
+    texts: Iterable[str], num_entries: int, special_tokens: Sequence[str], model_max_length: int
 ) -> PreTrainedTokenizerFast:
     """Train byte-level BPE that puts `<s>` and `</s>` around a text, so that models learn from it where to end."""
     backend = Tokenizer(models.BPE())
@@ -54,7 +55,7 @@ def _fit_bytes(
         vocab_size=num_entries,
         special_tokens=list(special_tokens),
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=show_progress,
+        show_progress=False,
     )
     backend.train_from_iterator(texts, trainer)
     ends = (("</s>", 2), ("<s>", 0))
@@ -63,7 +64,7 @@ def _fit_bytes(
 
 
 def train_joint_bpe(
-    texts: Iterable[str], num_codes: int = 40_000, *, model_max_length: int = 512, show_progress: bool = False
+    texts: Iterable[str], num_codes: int = 40_000, *, model_max_length: int = 512
 ) -> PreTrainedTokenizerFast:
     """Train byte-level BPE on texts of both languages, as an ordinary fast tokenizer of Transformers.
 
@@ -77,7 +78,6 @@ def train_joint_bpe(
         num_codes: merges to learn; fewer where the texts have no more. The vocabulary has 256 bytes and 4 special
             tokens besides.
         model_max_length: longest input in tokens of the model that it is for.
-        show_progress: whether to show progress bars.
 
     Returns:
         The tokenizer, with `<s>`, `<pad>`, `</s>` and `<unk>` as the ids 0 to 3, as BART has them; it reads `<s> text
@@ -90,17 +90,10 @@ def train_joint_bpe(
     """
     if num_codes < 0:
         raise ValueError(f"num_codes must be 0 or more, got {num_codes}")
-    return _fit_bytes(texts, len(SPECIAL_TOKENS) + 256 + num_codes, SPECIAL_TOKENS, model_max_length, show_progress)
+    return _fit_bytes(texts, len(SPECIAL_TOKENS) + 256 + num_codes, SPECIAL_TOKENS, model_max_length)
 
 
-def train_characters(
-    texts: Iterable[str],
-    num_characters: int | None = None,
-    *,
-    min_count: int = 1,
-    model_max_length: int | None = None,
-    show_progress: bool = False,
-) -> PreTrainedTokenizerFast:
+def train_characters(texts: Iterable[str], num_characters: int | None = None) -> PreTrainedTokenizerFast:
     """Fit a vocabulary of single characters, as an ordinary fast tokenizer of Transformers.
 
     Spaces are left out. Characters are brought to Unicode's composed form (NFC); those that are not in the vocabulary
@@ -110,35 +103,24 @@ def train_characters(
         texts: Texts of the corpus, such as the lines of poems.
         num_characters: Characters to keep, the commonest; None for all. There are 4 special tokens besides. Of
             equally common characters, those that come first in Unicode.
-        min_count: Characters seen less often are left out.
-        model_max_length: Longest input in tokens of the model that it is for; None for no limit.
-        show_progress: Whether to show progress bars.
 
     Returns:
         The tokenizer, with `<s>`, `<pad>`, `</s>` and `<unk>` as the ids 0 to 3 and the commonest character as 4.
 
     Raises:
         TypeError: If `texts` is a single string, which is one text.
-        ValueError: If `num_characters` or `min_count` is below 1.
+        ValueError: If `num_characters` is below 1.
     """
-    _check(texts, num_characters=num_characters, min_count=min_count)
+    _check(texts, "num_characters", num_characters)
     backend = Tokenizer(models.WordLevel(unk_token="<unk>"))
     backend.normalizer = normalizers.NFC()
     backend.pre_tokenizer = pre_tokenizers.Split(Regex(r"\S"), "removed", invert=True)
     backend.decoder = decoders.Fuse()
-    _fit_words(backend, texts, ALL if num_characters is None else num_characters, min_count, show_progress)
-    return as_tokenizer(backend, model_max_length=model_max_length)
+    return _fit_words(backend, texts, ALL if num_characters is None else num_characters)
 
 
 def train_word_level(
-    texts: Iterable[str],
-    num_words: int = 50_000,
-    *,
-    lowercase: bool = True,
-    digits: str | None = "#",
-    min_count: int = 1,
-    model_max_length: int | None = None,
-    show_progress: bool = False,
+    texts: Iterable[str], num_words: int = 50_000, *, lowercase: bool = True, digits: str | None = "#"
 ) -> PreTrainedTokenizerFast:
     """Fit a vocabulary of the commonest words, as an ordinary fast tokenizer of Transformers.
 
@@ -154,21 +136,17 @@ def train_word_level(
             common words, those that come first by alphabet.
         lowercase: Whether capitals become small letters.
         digits: What every digit becomes; None leaves digits as they are.
-        min_count: Words seen less often are left out.
-        model_max_length: Longest input in tokens of the model that it is for; None for no limit.
-        show_progress: Whether to show progress bars.
 
     Returns:
         The tokenizer, with `<s>`, `<pad>`, `</s>` and `<unk>` as the ids 0 to 3 and the commonest word as 4.
 
     Raises:
         TypeError: If `texts` is a single string, whose letters would be taken for texts.
-        ValueError: If `num_words` or `min_count` is below 1, or `digits` is no single character that can stand for
-            one.
+        ValueError: If `num_words` is below 1, or `digits` is no single character that can stand for one.
 
     Source: Coarse-to-Fine LSTM, section 5.1.1.
     """
-    _check(texts, num_words=num_words, min_count=min_count)
+    _check(texts, "num_words", num_words)
     if digits is not None:
         check_digits(digits)
     steps: list[normalizers.Normalizer] = [normalizers.NFC()]
@@ -192,23 +170,17 @@ def train_word_level(
     without_spaces = [decoders.Replace(Regex(space), "") for space in spaces]
     words = decoders.WordPiece(prefix=NO_PREFIX, cleanup=False)
     backend.decoder = decoders.Sequence([words, decoders.Fuse(), *without_spaces])
-    _fit_words(backend, texts, num_words, min_count, show_progress)
-    return as_tokenizer(backend, model_max_length=model_max_length)
+    return _fit_words(backend, texts, num_words)
 
 
-def _check(texts: Iterable[str], **numbers: int | None) -> None:
+def _check(texts: Iterable[str], name: str, number: int | None) -> None:
     if isinstance(texts, str):
         raise TypeError("texts must be a list of texts, or another iterable of them, got a single string")
-    for name, number in numbers.items():
-        if number is not None and number < 1:
-            raise ValueError(f"{name} must be at least 1, got {number}")
+    if number is not None and number < 1:
+        raise ValueError(f"{name} must be at least 1, got {number}")
 
 
-def _fit_words(backend: Tokenizer, texts: Iterable[str], entries: int, min_count: int, show_progress: bool) -> None:
-    trainer = trainers.WordLevelTrainer(
-        vocab_size=len(SPECIAL_TOKENS) + entries,
-        min_frequency=min_count,
-        special_tokens=list(SPECIAL_TOKENS),
-        show_progress=show_progress,
-    )
-    backend.train_from_iterator(texts, trainer)
+def _fit_words(backend: Tokenizer, texts: Iterable[str], entries: int) -> PreTrainedTokenizerFast:
+    options: dict[str, Any] = {"special_tokens": list(SPECIAL_TOKENS), "min_frequency": 1, "show_progress": False}
+    backend.train_from_iterator(texts, trainers.WordLevelTrainer(vocab_size=len(SPECIAL_TOKENS) + entries, **options))
+    return as_tokenizer(backend)

@@ -1,17 +1,14 @@
 """What is checked before a comparison trains anything: that it is fair, and trains on nothing that it tests on."""
 
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import transformers
 from transformers import AutoTokenizer
 
-from ..data.data_files import files_of_split
-from ..data.loading import in_split
-from ..data.overlap import Document, documents_of_file, find_overlaps, texts_of_record
-from ..data.record_readers import read_records
+from ..data.overlap import documents_of_file, find_overlaps
 from ..training.arguments import Recipe, RecipeError, set_accumulation
 from ..training.own_tokenizer import TOKENS, what_a_tokenizer_is_made_of
 from ..training.resuming import experiment
@@ -147,13 +144,12 @@ def check_overlap(comparison: Comparison, recipe: Recipe) -> str:
             raise RecipeError(f"comparison: check_overlap: {unchecked}")
         return f"not checked ({unchecked})"
     # Each by itself: the same text in several files would be in more documents, and be taken for a formula.
-    searched = [(train, _documents(train, data.train_split)), *((file, documents_of_file(file)) for file in further)]
     documents = 0
-    for file, training in searched:
-        report = find_overlaps(training, _documents(test, data.test_split))
+    for file, own in [(train, data.train_split), *((file, None) for file in further)]:
+        report = find_overlaps(documents_of_file(file, own), documents_of_file(test, data.test_split))
         documents += report.documents
         for what, found, name, split in (
-            ("training", report.documents, file, data.train_split if file is train else None),
+            ("training", report.documents, file, own),
             ("test", report.held_out, test, data.test_split),
         ):
             if not found:
@@ -167,14 +163,3 @@ def check_overlap(comparison: Comparison, recipe: Recipe) -> str:
 def _file(source: str | None) -> Path | None:
     path = Path(source or "").expanduser()
     return path if path.is_file() else None
-
-
-def _documents(file: Path, split: str | None) -> Iterator[Document]:
-    """The documents of a split, as they are loaded: all where the file's name says that it is one of them."""
-    _, split = files_of_split([(file, file.name)], split)
-    if split is None:
-        yield from documents_of_file(file)
-        return
-    for record in read_records(file, file.name):
-        if record.row is not None and in_split(record.row, split):
-            yield str(record.row.get("id") or f"{file.name}:{record.line}"), texts_of_record(record.row)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 COLORS = ("#1f66ad", "#c8500a", "#0a7d5c", "#8b4aa8", "#7a6a00", "#46505e")
 DARK_COLORS = ("#7db8ff", "#ff9e5e", "#4fd0a5", "#d79cf0", "#d8c64a", "#aab4c4")
 INK, SOFT, LINE = "#1d2129", "#55606e", "#c9ced6"
+BINS = 20  # of the histogram
 RESAMPLES = 2000
 ROUGE = {"rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeLsum": "ROUGE-Lsum"}
 
@@ -58,11 +59,10 @@ class CopyingReport(Page):
         rule: When a sentence counts as copied; the default rule if None.
         language: For the sentence splitter.
         shown: How many documents the page shows, the first ones.
-        bins: Bars of the histogram.
         title: Heading of chart and page.
 
     Raises:
-        ValueError: If `shown` or `bins` is too small.
+        ValueError: If `shown` is below 0.
 
     Source: HAT-BART, section 6 and appendix A.
     """
@@ -75,15 +75,12 @@ class CopyingReport(Page):
         *,
         language: str = "english",
         shown: int = 10,
-        bins: int = 20,
         title: str = "Where the copied sentences stand",
     ) -> None:
         if shown < 0:
             raise ValueError(f"shown: got {shown}; it is a number of documents, 0 or more")
-        if bins < 1:
-            raise ValueError(f"bins: got {bins}; a histogram has at least 1 bar")
         self.rule = rule or CopyRule()
-        self.language, self.shown, self.bins, self.title = language, shown, bins, title
+        self.language, self.shown, self.title = language, shown, title
         self.block_name = "paragraph"
         self._rouge = Rouge()
         self._copies: dict[str, list[_Copies]] = {}
@@ -218,12 +215,11 @@ class CopyingReport(Page):
                     stream.write(json.dumps(row, ensure_ascii=False) + "\n")
         return Path(path)
 
-    def save_png(self, path: str | os.PathLike[str], *, dpi: int = 150) -> Path:
+    def save_png(self, path: str | os.PathLike[str]) -> Path:
         """Draw a histogram of positions for each model, and all of them as shares that add up.
 
         Args:
             path: The file to write.
-            dpi: Pixels per inch.
 
         Returns:
             The path written.
@@ -242,7 +238,7 @@ class CopyingReport(Page):
             name: [count / max(entry["copied"], 1) for count in entry["histogram"]["counts"]]
             for name, entry in numbers.items()
         }
-        highest = max([1.25 / self.bins, *(share for values in shares.values() for share in values)]) * 1.12
+        highest = max([1.25 / BINS, *(share for values in shares.values() for share in values)]) * 1.12
         for row, (name, entry) in enumerate(numbers.items()):
             axes = figure.add_subplot(grid[row, 0])
             self._draw_histogram(axes, name, entry, shares[name], COLORS[row % len(COLORS)], highest)
@@ -259,7 +255,7 @@ class CopyingReport(Page):
             color=SOFT,
             **left,
         )
-        return save_figure(figure, path, dpi)
+        return save_figure(figure, path)
 
     def _fields(self) -> dict[str, Any]:
         self._check_filled()
@@ -280,7 +276,7 @@ class CopyingReport(Page):
         copies = [copy for entry in entries for _, copy in entry.copies]
         judged = sum(entry.judged for entry in entries)
         positions = [copy.position for copy in copies]
-        counts, edges = np.histogram(positions, bins=self.bins, range=(0.0, 1.0))
+        counts, edges = np.histogram(positions, bins=BINS, range=(0.0, 1.0))
         return {
             "documents": len(entries),
             "empty_summaries": sum(entry.sentences == 0 for entry in entries),
@@ -344,9 +340,9 @@ class CopyingReport(Page):
     def _draw_histogram(
         self, axes: Axes, name: str, entry: dict[str, Any], shares: list[float], color: str, highest: float
     ) -> None:
-        edges = np.linspace(0, 1, self.bins + 1)
-        axes.bar(edges[:-1], shares, width=1 / self.bins, align="edge", color=color, edgecolor="white", linewidth=0.8)
-        axes.axhline(1 / self.bins, color=SOFT, linewidth=0.9, linestyle=(0, (4, 3)))
+        edges = np.linspace(0, 1, BINS + 1)
+        axes.bar(edges[:-1], shares, width=1 / BINS, align="edge", color=color, edgecolor="white", linewidth=0.8)
+        axes.axhline(1 / BINS, color=SOFT, linewidth=0.9, linestyle=(0, (4, 3)))
         _style(axes, highest)
         axes.locator_params(axis="y", nbins=4)
         median = entry["position"]["median"]

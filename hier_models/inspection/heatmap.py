@@ -28,7 +28,7 @@ COLOR_POWER = 0.5  # most of 16 shares of one are far below one; the square root
 # Inches from one label to the next.
 SENTENCE_ROOM = 0.115
 TOKEN_ROOM = 0.12
-MOST_DPI = 400  # cells that are narrower than a pixel at this resolution are merged
+DPI, MOST_DPI = 150, 400  # cells that are narrower than a pixel at the highest resolution are merged
 PAGE_SCALE = 10_000  # the page keeps weights as whole ten-thousandths
 
 
@@ -115,20 +115,17 @@ class HierarchicalAttentionMap(Page):
             there = f"{len(self.sentences)} sentences and {len(self.tokens)} tokens"
             raise ValueError(f"weights: got shape {shape}; it must be that of {there}")
 
-    def save_png(self, path: str | os.PathLike[str], *, layers: list[int] | None = None, dpi: int = 150) -> Path:
+    def save_png(self, path: str | os.PathLike[str]) -> Path:
         """Draw the heatmaps of the layers side by side, as in Figures 2 to 4 of the paper.
 
         Args:
-            path: The file to write.
-            layers: The layers to draw, counted from 0; all of them if None.
-            dpi: Pixels per inch. Large maps are drawn with more, so that no cell is thinner than a pixel.
+            path: The file to write. Large maps have more pixels per inch, so that no cell is thinner than a pixel.
 
         Returns:
             The path written.
 
         Raises:
             ImportError: If matplotlib is not installed.
-            ValueError: If `layers` names a layer that is not there.
 
         Source: HAT-BART, section 6 and Figures 2 to 4.
         """
@@ -138,12 +135,8 @@ class HierarchicalAttentionMap(Page):
         from matplotlib.figure import Figure
 
         num_layers, num_sentences, num_tokens = self.weights.shape
-        chosen = list(range(num_layers)) if layers is None else list(layers)
-        if not chosen or any(layer not in range(num_layers) for layer in chosen):
-            raise ValueError(f"layers: got {layers}; this map has layers 0 to {num_layers - 1}")
-
-        columns = 2 if len(chosen) == 4 else min(len(chosen), 3)  # 4 x 3 for the paper's model
-        rows = math.ceil(len(chosen) / columns)
+        columns = 2 if num_layers == 4 else min(num_layers, 3)  # 4 x 3 for the paper's model
+        rows = math.ceil(num_layers / columns)
         # Inches. A lone panel may be large; the panels of a grid share a page.
         widest = 10.0 if columns == 1 else 14.0 / columns
         tallest = 9.0 if rows == 1 else 4.6 if rows == 2 else 3.6
@@ -154,21 +147,21 @@ class HierarchicalAttentionMap(Page):
         width = labels_width + columns * panel_width + (columns - 1) * gap + bar
         height = top + rows * (panel_height + gap) + tokens_height
         densest = max(num_sentences / panel_height, num_tokens / panel_width)  # cells per inch
-        dpi = max(dpi, math.ceil(min(densest, MOST_DPI)))
+        dpi = max(DPI, math.ceil(min(densest, MOST_DPI)))
 
         figure = Figure(figsize=(width, height), facecolor="white")
         look: dict[str, Any] = {
             "cmap": LinearSegmentedColormap.from_list("hierarchical_attention", LIGHT_RAMP),
-            "norm": PowerNorm(COLOR_POWER, vmin=0.0, vmax=float(self.weights[chosen].max()) or 1.0),
+            "norm": PowerNorm(COLOR_POWER, vmin=0.0, vmax=float(self.weights.max()) or 1.0),
         }
         extent = (-0.5, num_tokens - 0.5, num_sentences - 0.5, -0.5)
         ticks: dict[str, Any] = {"length": 2, "width": 0.6, "color": "#b8b8c0", "labelcolor": "#333333"}
-        for place, layer in enumerate(chosen):
-            row, column = divmod(place, columns)
+        for layer, weights in enumerate(self.weights):
+            row, column = divmod(layer, columns)
             left = labels_width + column * (panel_width + gap)
             bottom = height - top - row * (panel_height + gap) - panel_height
             axes = figure.add_axes((left / width, bottom / height, panel_width / width, panel_height / height))
-            cells = _fit(self.weights[layer], (int(panel_height * dpi), int(panel_width * dpi)))
+            cells = _fit(weights, (int(panel_height * dpi), int(panel_width * dpi)))
             axes.imshow(cells, **look, aspect="auto", interpolation="nearest", extent=extent)
             if self.top_k is not None:
                 axes.set_title(f"Layer {layer + 1}", fontsize=9, loc="left", pad=4, color="#333333")
@@ -176,7 +169,7 @@ class HierarchicalAttentionMap(Page):
                 spine.set(color="#b8b8c0", linewidth=0.6)
             axes.tick_params(**ticks)
             self._label_sentences(axes, panel_height, labeled=column == 0)
-            self._label_tokens(axes, panel_width, labeled=place + columns >= len(chosen))
+            self._label_tokens(axes, panel_width, labeled=layer + columns >= num_layers)
         scale = figure.add_axes(
             ((width - bar + 0.3) / width, 1 - (top + panel_height) / height, 0.14 / width, panel_height / height)
         )

@@ -75,10 +75,8 @@ def by_length(predictions: Sequence[Sequence[str]], references: Sequence[Sequenc
     found: dict[int, list[int]] = {}
     for number, (written, poem) in enumerate(zip(predictions, references, strict=True)):
         if len(poem) != LINES or len(written) != LINES - 1:
-            raise ValueError(
-                f"predictions must be the 3 lines after the first, and references the 4 lines of a poem, got "
-                f"{len(written)} and {len(poem)} for poem {number}"
-            )
+            got = f"{len(written)} and {len(poem)}"
+            raise ValueError(f"predictions must be 3 lines of a poem, and references 4, got {got} for poem {number}")
         lengths = sorted({len(line) for line in poem})
         if len(lengths) > 1:
             got = ", ".join(map(str, lengths))

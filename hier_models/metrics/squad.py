@@ -93,9 +93,7 @@ class Squad(NumbersMetric):
         beliefs = {key: item["no_answer_probability"] for key, item in predicted.items()}
         have = sum(belief is not None for belief in beliefs.values())
         if have not in (0, len(beliefs)):
-            raise ValueError(
-                f"predictions: {have} of {len(beliefs)} have a no_answer_probability; give it for all or none"
-            )
+            raise ValueError(f"predictions: {have} of {len(beliefs)} have a no_answer_probability; give all or none")
         # A reference of which nothing is left, such as "the", stands for no answer.
         answers = {key: [gold for gold in several if normalize_answer(gold)] or [""] for key, several in golds.items()}
 

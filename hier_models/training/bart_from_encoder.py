@@ -142,8 +142,7 @@ def _tokenizer_for_bart(name: str, positions: int, vocab_size: int) -> PreTraine
         raise ValueError(f"{of_tokenizer} knows nothing but {tokenizer.all_special_tokens}: its files are missing")
     bos, eos = tokenizer.cls_token or tokenizer.bos_token, tokenizer.sep_token or tokenizer.eos_token
     if None in (bos, eos, tokenizer.pad_token) or bos == eos:
-        found = f"got {bos}, {eos}, {tokenizer.pad_token}"
-        raise ValueError(f"{of_tokenizer} must have a cls_token, a sep_token, a pad_token, {found}")
+        raise ValueError(f"{of_tokenizer} must have cls, sep and pad tokens, got {bos}, {eos}, {tokenizer.pad_token}")
     if len(tokenizer) > vocab_size:
         raise ValueError(f"{of_tokenizer} has {len(tokenizer)} tokens, but the model only {vocab_size}")
     # Loaded with these, it saves them too.

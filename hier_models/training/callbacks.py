@@ -18,63 +18,38 @@ DROPOUTS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropou
 ROUNDING = 1e-9
 
 
-def _epochs(state: TrainerState, steps_per_epoch: int | None) -> float:
-    """How many epochs are over, in the Trainer's count or in steps."""
-    return (state.epoch or 0) + ROUNDING if steps_per_epoch is None else state.global_step / steps_per_epoch
-
-
-def _check_steps(steps_per_epoch: int | None) -> None:
-    if steps_per_epoch is not None and steps_per_epoch < 1:
-        raise ValueError(f"steps_per_epoch must be at least 1, got {steps_per_epoch}")
+def _epochs(state: TrainerState) -> float:
+    """How many epochs are over."""
+    return (state.epoch or 0) + ROUNDING
 
 
 class BrightnessDecay(TrainerCallback):
-    """Multiplies the brightness factor of a Highlight-Transformer by `decay` before each epoch but the first.
+    """Multiplies the brightness of a Highlight-Transformer by its `brightness_decay` before each epoch but the first.
 
     The brightness stands in the model's config, so that what is evaluated and saved has that it was trained with. It
     is computed from the number of finished epochs, so that a resumed run goes on as it was, if its model was made as
     for a new run. With `load_best_model_at_end` the model ends with the brightness of the checkpoint that is loaded.
 
-    A streamed dataset has no epochs that the Trainer could count: give `steps_per_epoch`.
-
-    Args:
-        initial: Brightness of the first epoch; by default that of the model when training begins.
-        decay: Factor from one epoch to the next, above 0 and at most 1; by default the config's `brightness_decay`.
-        steps_per_epoch: Optimizer steps that count as an epoch, in the place of the Trainer's epochs.
-
     Raises:
-        ValueError: If a number is out of its range, or when training begins, if the model highlights nothing.
+        ValueError: When training begins, if the model highlights nothing.
 
     Source: section 4.2 (the brightness factor progressively decreases at the end of each epoch; here once the epoch's
     model is evaluated and saved).
     """
 
-    def __init__(
-        self, initial: float | None = None, decay: float | None = None, steps_per_epoch: int | None = None
-    ) -> None:
-        if initial is not None and not 0 <= initial < float("inf"):
-            raise ValueError(f"initial must be a number of 0 or more, got {initial}")
-        if decay is not None and not 0 < decay <= 1:
-            raise ValueError(f"decay must be above 0 and at most 1, got {decay}")
-        _check_steps(steps_per_epoch)
-        self.initial, self.decay, self.steps_per_epoch = initial, decay, steps_per_epoch
-        self._first, self._factor = 0.0, 1.0
+    def __init__(self) -> None:
+        self._first = 0.0
 
     def on_train_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
         config = kwargs["model"].config
         if not hasattr(config, "brightness"):
             raise ValueError(f"BrightnessDecay: {type(kwargs['model']).__name__} has no brightness in its config")
-        self._first = config.brightness if self.initial is None else self.initial
-        self._factor = config.brightness_decay if self.decay is None else self.decay
+        self._first = config.brightness
         self._set(config, state)
 
     def on_epoch_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
         """Lower the brightness, when the last epoch's model is evaluated and saved."""
         self._set(kwargs["model"].config, state)
-
-    def on_step_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
-        if self.steps_per_epoch is not None:
-            self._set(kwargs["model"].config, state)
 
     def on_train_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
         """Give the best model, where that was loaded, the brightness that it was saved with."""
@@ -88,7 +63,7 @@ class BrightnessDecay(TrainerCallback):
         kwargs["model"].config.brightness = saved.get("brightness", self._first)
 
     def _set(self, config: Any, state: TrainerState) -> None:
-        config.brightness = self._first * self._factor ** int(_epochs(state, self.steps_per_epoch))
+        config.brightness = self._first * config.brightness_decay ** int(_epochs(state))
 
 
 class DropoutSchedule(TrainerCallback):
@@ -116,7 +91,7 @@ class DropoutSchedule(TrainerCallback):
         self._places, self._on = list(_dropouts(kwargs["model"])), True
 
     def on_step_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
-        self._turn(on=_epochs(state, None) >= self.free_epochs)
+        self._turn(on=_epochs(state) >= self.free_epochs)
 
     def on_train_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
         """Leave the model with its own dropout, also where training ended before the first epoch did."""
@@ -149,26 +124,23 @@ class SoftPretraining(TrainerCallback):
 
     Args:
         epochs: How many, counted from the beginning of the run; parts of an epoch are allowed.
-        steps_per_epoch: Optimizer steps that count as an epoch, in the place of the Trainer's epochs: a streamed
-            dataset has none.
 
     Raises:
-        ValueError: If a number is out of its range; when training begins, if the model has no hard attention.
+        ValueError: If the number is out of its range; when training begins, if the model has no hard attention.
 
     Source: Coarse-to-Fine LSTM, section 5.3 (+PRETRAIN).
     """
 
-    def __init__(self, epochs: float = 1, steps_per_epoch: int | None = None) -> None:
+    def __init__(self, epochs: float = 1) -> None:
         if not 0 <= epochs < float("inf"):
             raise ValueError(f"epochs must be a number of 0 or more, got {epochs}")
-        _check_steps(steps_per_epoch)
-        self.epochs, self.steps_per_epoch = epochs, steps_per_epoch
+        self.epochs = epochs
 
     def on_train_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
         check_hard_attention(kwargs["model"], type(self).__name__)
 
     def on_step_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
-        kwargs["model"].soft_attention = _epochs(state, self.steps_per_epoch) < self.epochs
+        kwargs["model"].soft_attention = _epochs(state) < self.epochs
 
     def on_train_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
         """Leave the model with hard attention, also where training ended before that began."""

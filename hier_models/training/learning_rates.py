@@ -113,19 +113,18 @@ class PerplexityDecay(TrainerCallback):
 
     Args:
         factor: Above 0 and at most 1.
-        metric: The evaluation's loss, whose exponential is the perplexity.
 
     Raises:
         ValueError: If the factor is out of its range; when training begins, if nothing is evaluated; at an evaluation
-            that has no such metric.
+            without a loss.
 
     Source: Coarse-to-Fine LSTM, section 5.4.
     """
 
-    def __init__(self, factor: float = 0.5, metric: str = "eval_loss") -> None:
+    def __init__(self, factor: float = 0.5) -> None:
         if not 0 < factor <= 1:
             raise ValueError(f"factor must be above 0 and at most 1, got {factor}")
-        self.factor, self.metric = factor, metric
+        self.factor = factor
 
     def on_train_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
         if str(getattr(args.eval_strategy, "value", args.eval_strategy)) == "no":
@@ -134,12 +133,11 @@ class PerplexityDecay(TrainerCallback):
     def on_evaluate(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
         if kwargs.get("optimizer") is None or kwargs.get("lr_scheduler") is None:
             return  # not in training
-        losses = {entry["step"]: entry[self.metric] for entry in state.log_history if self.metric in entry}
+        losses = {entry["step"]: entry["eval_loss"] for entry in state.log_history if "eval_loss" in entry}
         if state.global_step not in losses:
-            raise ValueError(f"the evaluation has no {self.metric}, by which learning rates decay")
-        values = list(losses.values())
+            raise ValueError("the evaluation has no eval_loss, by which learning rates decay")
         # A loss that is not a number has not fallen either.
-        if all(later < earlier for earlier, later in itertools.pairwise(values)):
+        if all(later < earlier for earlier, later in itertools.pairwise(losses.values())):
             return
         schedule = getattr(kwargs["lr_scheduler"], "scheduler", kwargs["lr_scheduler"])  # out of accelerate's
         schedule.base_lrs = [rate * self.factor for rate in schedule.base_lrs]

@@ -17,27 +17,14 @@ def evaluate_selected_rows(
 ) -> list[dict[str, Any]]:
     """Evaluate a model that attends to rows with as many of them at each step as each number says.
 
-    Args:
-        model: Coarse-to-Fine LSTM with soft or hard attention to rows; the soft one reads as the hard one does.
-        processor: Its processor.
-        documents: Documents with `summary`, from `load_documents`.
-        numbers: Rows of each step, at least 1.
-        **settings: As those of `run_evaluation`.
-
-    Returns:
-        Of each number what `run_evaluation` returns, and `selected_rows`, `encoded_rows` (rows that were read),
-        `rows` (of how many) and `seconds` (that `generate` took), of all documents together.
-
-    Raises:
-        ValueError: If the model has no attention to rows to select by, or a number is below 1.
+    Soft attention then reads as hard one does. Of each number there is what `run_evaluation` returns, `encoded_rows`
+    (that were read), `rows` (of how many) and `seconds` (that `generate` took), of all documents together.
     """
     config: Any = model.config
     if not getattr(config, "attends_to_rows", False):
         kind = f"attention={config.attention!r}" if hasattr(config, "attention") else "none to select rows by"
-        raise ValueError(
-            "selected_rows is for a Coarse-to-Fine LSTM with attention to rows ('coarse_to_fine' or 'hard'); "
-            f"{type(model).__name__} has {kind}"
-        )
+        wanted = "a Coarse-to-Fine LSTM with attention to rows ('coarse_to_fine' or 'hard')"
+        raise ValueError(f"selected_rows is for {wanted}; {type(model).__name__} has {kind}")
     if wrong := [number for number in numbers if number < 1]:
         raise ValueError(f"selected_rows must be at least 1, got {wrong[0]}")
     before = config.attention, config.selected_rows

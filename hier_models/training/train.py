@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from datasets import Dataset, IterableDataset
+from datasets import IterableDataset
 from transformers import PreTrainedModel, TrainerCallback, set_seed
 from transformers.integrations.integration_utils import get_reporting_integration_callbacks
 
@@ -22,7 +22,6 @@ from .resuming import RECIPE_FILE, RESULTS_FILE, LengthInCheckpoint, check_same_
 from .run_metadata import LogAtCheckpoints, RunCosts, TimeLimit, TimeUpError, code_version, data_version, machine
 from .tasks import task_class
 from .trainer import HierTrainer
-from .word_vectors import count_tokens
 
 
 logger = logging.getLogger(__name__)
@@ -87,8 +86,6 @@ def run_training(recipe: Recipe, deadline: float | None = None) -> dict[str, Any
         train_dataset = task.train_dataset(model, processor)
         validation_dataset = task.validation_dataset(model, processor)
     if task.word_vectors is not None:
-        if isinstance(train_dataset, Dataset) and "input_ids" in train_dataset.column_names:
-            task.word_vectors.count(count_tokens(train_dataset))
         logger.warning("%s", task.word_vectors)
     if isinstance(train_dataset, IterableDataset):
         # Without end: after resuming in the second epoch of a stream, the Trainer would start that anew.
@@ -144,7 +141,7 @@ def run_training(recipe: Recipe, deadline: float | None = None) -> dict[str, Any
         **task.reports(),
         "loading": task.loading,
         **learning_rates,
-        **({} if task.word_vectors is None else {"word_vectors": task.word_vectors.as_dict()}),
+        **({} if task.word_vectors is None else {"word_vectors": vars(task.word_vectors)}),
         "resumed_from": checkpoint,
         "made_longer_after": length.made_longer_after,
         # DeepSpeed leaves nothing of a weight in its place but this number.
@@ -188,8 +185,7 @@ def _callbacks(recipe: Recipe, model: PreTrainedModel) -> list[TrainerCallback]:
             logger.warning("a stream has no epochs: the brightness stays %s", model.config.brightness)
     is_hard = getattr(model.config, "attention", None) == "hard"
     if is_hard and recipe.training.label_smoothing_factor:
-        why = "the Trainer's loss would take the place of the model's, with which hard attention learns"
-        raise RecipeError(f"training: label_smoothing_factor must be 0 with hard attention: {why}")
+        raise RecipeError("training: label_smoothing_factor must be 0 with hard attention, whose loss is its own")
     if run.perplexity_decay is not None:
         if recipe.training.eval_strategy == "no":
             raise RecipeError("run: perplexity_decay needs evaluations; set training: eval_strategy: epoch")

@@ -77,10 +77,7 @@ def led_from_bart(
     if length < present:
         raise ValueError(f"max_encoder_position_embeddings must be at least the checkpoint's {present}, got {length}")
     if length % attention_window:
-        raise ValueError(
-            f"max_encoder_position_embeddings must be a multiple of attention_window={attention_window}, to which LED "
-            f"fills up its inputs, got {length}"
-        )
+        raise ValueError(f"max_encoder_position_embeddings must be a multiple of {attention_window=}, got {length}")
     shared = {*type(bart.config).__annotations__} & {*LEDConfig.__annotations__, "forced_eos_token_id"}
     settings = {name: getattr(bart.config, name) for name in shared}
     lengths = {"max_encoder_position_embeddings": length, "max_decoder_position_embeddings": present}

@@ -6,13 +6,12 @@ import os
 import re
 import zlib
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 import numpy as np
 import torch
-from datasets import Dataset
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, ProcessorMixin
 
@@ -40,7 +39,6 @@ class WordVectorCoverage:
         found: How many of them have a vector.
         other_case: How many of these were only found with other capitals.
         missing: The first words without a vector, which keep random embeddings.
-        running_tokens: Share of the tokens of the training documents that have a vector; None if nobody counted them.
     """
 
     file: str
@@ -50,28 +48,12 @@ class WordVectorCoverage:
     found: int
     other_case: int
     missing: list[str]
-    running_tokens: float | None = None
-    _ids: np.ndarray[Any, Any] = field(default_factory=lambda: np.zeros(0, dtype=np.int64), repr=False)
-    _special_ids: np.ndarray[Any, Any] = field(default_factory=lambda: np.zeros(0, dtype=np.int64), repr=False)
-
-    def count(self, counts: np.ndarray[Any, Any]) -> None:
-        """Work out the share of running tokens of how often each token id occurs; the last may be left out."""
-        most = int(max([len(counts) - 1, *self._ids, *self._special_ids]))
-        counts = np.pad(np.asarray(counts, dtype=np.int64), (0, most + 1 - len(counts)))
-        total = int(counts.sum() - counts[self._special_ids].sum())
-        self.running_tokens = int(counts[self._ids].sum()) / total if total else None
-
-    def as_dict(self) -> dict[str, Any]:
-        """Give the report for a results file."""
-        return {name: value for name, value in vars(self).items() if not name.startswith("_")}
 
     def __str__(self) -> str:
         share = f"{self.found / self.words:.1%}" if self.words else "none"
         text = f"{self.file}: vectors for {self.found} of {self.words} words of the vocabulary ({share})"
         if self.other_case:
             text += f", {self.other_case} of them with other capitals"
-        if self.running_tokens is not None:
-            text += f", {self.running_tokens:.1%} of the running tokens"
         if self.missing:
             more = ", …" if self.words - self.found > len(self.missing) else ""
             text += f"; random as before: {', '.join(self.missing)}{more}"
@@ -146,22 +128,9 @@ def set_word_vectors(
         found=len(found),
         other_case=len(found) - len(exact),
         missing=missing[:SHOWN],
-        _ids=ids.numpy(),
-        _special_ids=np.array(sorted(special), dtype=np.int64),
     )
     logger.info("%s", report)
     return report
-
-
-def count_tokens(dataset: Dataset) -> np.ndarray[Any, Any]:
-    """Count the tokens of tokenized documents."""
-    counts = np.zeros(0, dtype=np.int64)
-    for table in dataset.select_columns("input_ids").with_format("arrow").iter(batch_size=4096):
-        for chunk in table["input_ids"].chunks:
-            found = np.bincount(chunk.flatten().to_numpy(zero_copy_only=False).astype(np.int64))
-            size = max(len(found), len(counts))
-            counts = np.pad(counts, (0, size - len(counts))) + np.pad(found, (0, size - len(found)))
-    return counts
 
 
 def read_word_vectors(

@@ -218,7 +218,6 @@ def test_texts_of_the_page_are_no_markup(tmp_path):
     ("make", "says"),
     [
         (lambda: CopyingReport(shown=-1), "shown: got -1"),
-        (lambda: CopyingReport(bins=0), "bins: got 0"),
         (lambda: CopyingReport().add(DOCUMENT, {}), "summaries: got none"),
         (
             lambda: report().add(DOCUMENT, {"plain": ""}),

@@ -113,7 +113,7 @@ def test_png_shows_the_cell(tmp_path: Path):
     def dark_pixels(row: int, column: int) -> np.ndarray:
         weights = np.zeros((1, 6, 9))
         weights[0, row, column] = 1.0
-        path = HierarchicalAttentionMap(weights, [""] * 6, ["x"] * 9).save_png(tmp_path / "map.png", dpi=150)
+        path = HierarchicalAttentionMap(weights, [""] * 6, ["x"] * 9).save_png(tmp_path / "map.png")
         return np.all(np.abs(imread(path)[..., :3] - np.array([0x26, 0x10, 0x3F]) / 255) < 0.02, axis=-1)
 
     def center(pixels: np.ndarray) -> np.ndarray:
@@ -124,16 +124,6 @@ def test_png_shows_the_cell(tmp_path: Path):
     np.testing.assert_allclose(center(right & ~first) - center(first & ~right), [0, 3 * width], atol=1)
     np.testing.assert_allclose(center(below & ~first) - center(first & ~below), [2 * height, 0], atol=1)
     assert (first & ~right).sum() == pytest.approx(height * width, rel=0.1)
-
-
-def test_png_of_chosen_layers(tmp_path: Path):
-    attention = make_map(6, 5, 5)
-    all_layers = imread(attention.save_png(tmp_path / "all.png"))
-    one = imread(attention.save_png(tmp_path / "one.png", layers=[5]))
-    assert one.shape[1] < all_layers.shape[1]
-    for layers in ([], [6], [-1]):
-        with pytest.raises(ValueError, match="layers 0 to 5"):
-            attention.save_png(tmp_path / "none.png", layers=layers)
 
 
 @pytest.mark.filterwarnings("error")

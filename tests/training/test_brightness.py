@@ -76,21 +76,6 @@ def test_it_is_lower_in_each_epoch(tmp_path):
     assert json.loads((tmp_path / "saved" / "config.json").read_text())["brightness"] == 0.25
 
 
-def test_its_numbers_can_be_given(tmp_path):
-    seen = Seen()
-    trainer_of(tmp_path, BrightnessDecay(initial=2.0, decay=0.1), seen).train()
-    assert seen.steps == pytest.approx([2.0] * 3 + [0.2] * 3 + [0.02] * 3)
-    seen = Seen()
-    trainer_of(tmp_path, BrightnessDecay(decay=1.0), seen).train()
-    assert seen.steps == [1.0] * 9
-
-
-def test_epochs_in_steps(tmp_path):
-    seen = Seen()
-    trainer_of(tmp_path, BrightnessDecay(steps_per_epoch=4), seen).train()
-    assert seen.steps == [1.0] * 4 + [0.5] * 4 + [0.25]
-
-
 @pytest.mark.parametrize("steps", [2, 3, 5])
 def test_a_resumed_run_goes_on_as_it_was(tmp_path, steps):
     whole = Seen()
@@ -116,21 +101,6 @@ def test_the_best_model_has_the_brightness_it_was_saved_with(tmp_path):
     trainer.train()
     assert trainer.state.best_model_checkpoint.endswith("checkpoint-3")
     assert trainer.model.config.brightness == 1.0
-
-
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        ({"initial": -1.0}, "initial must be a number of 0 or more, got -1.0"),
-        ({"initial": float("nan")}, "initial must be"),
-        ({"decay": 0.0}, "decay must be above 0 and at most 1, got 0.0"),
-        ({"decay": 1.5}, "decay must be"),
-        ({"steps_per_epoch": 0}, "steps_per_epoch must be at least 1, got 0"),
-    ],
-)
-def test_wrong_numbers_are_refused(wrong, message):
-    with pytest.raises(ValueError, match=message):
-        BrightnessDecay(**wrong)
 
 
 def test_a_model_that_highlights_nothing_is_refused(tiny_model, tmp_path):

@@ -51,7 +51,6 @@ def test_a_run_with_all_of_them(values, tmp_path):
     found = results["word_vectors"]
     assert (found["file"], found["size"], found["vectors"], found["found"]) == ("vectors.txt", 4, 6, 5)
     assert found["other_case"] == 1
-    assert 0.1 < found["running_tokens"] < 0.5
     state = json.loads((tmp_path / "run" / "trainer_state.json").read_text(encoding="utf-8"))
     entries = [entry for entry in state["log_history"] if "loss" in entry]
     assert ["surrogate" in entry for entry in entries] == [False] * 2 + [True] * 4  # the first epoch is soft

@@ -92,12 +92,6 @@ def test_the_first_epochs_are_soft(tmp_path, epochs, soft):
     assert not trainer.model.soft_attention
 
 
-def test_epochs_in_steps(tmp_path):
-    trainer = trainer_of(tmp_path, [SoftPretraining(1, steps_per_epoch=3)])
-    trainer.train()
-    assert trainer.model.soft == [True] * 3 + [False] * 5
-
-
 @pytest.mark.parametrize("steps", [1, 4, 5])
 def test_a_resumed_run_goes_on_as_it_was(tmp_path, steps):
     options = {"save_strategy": "steps", "save_steps": 1}
@@ -157,7 +151,6 @@ def test_other_models_are_refused(tmp_path, callback, tiny_model):
     [
         ({"epochs": -1}, "epochs must be a number of 0 or more, got -1"),
         ({"epochs": float("nan")}, "epochs must be"),
-        ({"steps_per_epoch": 0}, "steps_per_epoch must be at least 1, got 0"),
     ],
 )
 def test_wrong_numbers_are_refused(wrong, message):

@@ -151,8 +151,6 @@ def test_a_resumed_run_goes_on_as_it_was(tmp_path, steps):
 def test_without_evaluation_it_is_refused(tmp_path):
     with pytest.raises(ValueError, match="eval_strategy must be 'epoch' or 'steps'"):
         run(tmp_path, [], Seen(), eval_strategy="no")
-    with pytest.raises(ValueError, match="the evaluation has no eval_other, by which"):
-        run(tmp_path, LOSSES, Seen(), callback=PerplexityDecay(metric="eval_other"))
 
 
 @pytest.mark.parametrize("factor", [0.0, 1.5, -1.0, float("nan")])

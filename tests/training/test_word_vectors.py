@@ -7,13 +7,12 @@ import tracemalloc
 import numpy as np
 import pytest
 import torch
-from datasets import Dataset
 from tokenizers import Tokenizer, models, pre_tokenizers
 from torch import nn
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
 
 from hier_models.training import set_word_vectors
-from hier_models.training.word_vectors import count_tokens, read_word_vectors
+from hier_models.training.word_vectors import read_word_vectors
 
 
 VECTORS = {"the": [0.5, -1.0, 2.0], "london": [1e-3, 0.25, -0.0], "##": [3.0, 1.5, 1.0]}
@@ -169,7 +168,7 @@ def test_all_tables_of_the_vocabulary_are_filled(tmp_path, words, make):
         assert torch.equal(model.state_dict()[name][[0, 1, 2, 6]], before[name][[0, 1, 2, 6]])
     assert torch.equal(model.positions.weight, before["positions.weight"])
     assert model.source.weight.requires_grad
-    assert report.as_dict() == {
+    assert vars(report) == {
         "file": "vectors",
         "size": 3,
         "vectors": 6,
@@ -177,7 +176,6 @@ def test_all_tables_of_the_vocabulary_are_filled(tmp_path, words, make):
         "found": 4,
         "other_case": 1,
         "missing": ["gone"],
-        "running_tokens": None,
     }
 
 
@@ -195,18 +193,10 @@ def test_of_words_that_are_there_twice_the_first_counts(tmp_path, words):
     assert model.source.weight[3].tolist() == [1.0, 1.0, 1.0]
 
 
-def test_the_share_of_running_tokens(tmp_path, words, caplog):
+def test_what_is_found_is_logged(tmp_path, words, caplog):
     with caplog.at_level("INFO", logger="hier_models"):
-        report = set_word_vectors(Tables(TablesConfig()), words, write(tmp_path, text()))
+        set_word_vectors(Tables(TablesConfig()), words, write(tmp_path, text()))
     assert "vectors for 3 of 5 words of the vocabulary (60.0%); random as before: gone, Paris" in caplog.text
-    documents = [[0, 3, 3, 3, 1], [], [2, 3, 4, 6, 3, 5, 6, 3]]
-    report.count(
-        count_tokens(Dataset.from_dict({"input_ids": documents, "labels": [[7]] * 3}))
-    )  # special tokens do not count, nor what never occurs
-    assert report.running_tokens == 0.8
-    assert "80.0% of the running tokens" in str(report)
-    report.count(np.zeros(0))
-    assert report.running_tokens is None
 
 
 def test_vectors_of_another_size_are_refused(tmp_path, words):

@@ -31,6 +31,8 @@ SHIFTED_POSITIONS = {
     *("roberta", "xlm-roberta", "camembert"),
     *(name for name, family in FAMILIES.items() if family.positions_after_padding),
 }
+# What of the section data means nothing to any of them.
+UNUSED = ("test", "test_split", "importance", "importance_tagger", "query_column", "several_references", "digits")
 
 
 @dataclass
@@ -66,10 +68,7 @@ class EncoderTask(Task):
     # Whether the training data may be a stream.
     can_stream = False
     in_order = True
-    unused: ClassVar[tuple[str, ...]] = (
-        *("text_column", "summary_column", "source_kind", "fillers", "test", "test_split"),
-        *("importance", "importance_tagger", "query_column", "several_references", "digits"),
-    )
+    unused: ClassVar[tuple[str, ...]] = ("text_column", "summary_column", "source_kind", "fillers", *UNUSED)
 
     def __init__(self, recipe: Recipe, output_dir: Path) -> None:
         super().__init__(recipe, output_dir)

@@ -16,7 +16,7 @@ from ...data.tokenizing import WITHOUT_IMPORTANCE, plain_tokenizer, source_kind
 from ..arguments import Recipe, RecipeError
 from ..models import Processor
 from ..smoke_rows import documents_rows
-from .encoder import EncoderArguments, EncoderTask
+from .encoder import UNUSED, EncoderArguments, EncoderTask
 
 
 class ImportanceTaggingTask(EncoderTask):
@@ -25,9 +25,7 @@ class ImportanceTaggingTask(EncoderTask):
     arguments = EncoderArguments
     auto_class = "AutoModelForTokenClassification"
     checkpoint_class = None
-    unused = (
-        *("test", "test_split", "importance", "importance_tagger", "query_column", "several_references", "digits"),
-    )
+    unused = UNUSED
 
     def __init__(self, recipe: Recipe, output_dir: Path) -> None:
         super().__init__(recipe, output_dir)
@@ -40,10 +38,7 @@ class ImportanceTaggingTask(EncoderTask):
     def load_model_and_processor(self) -> tuple[PreTrainedModel, Processor]:
         model, processor = super().load_model_and_processor()
         if not hasattr(processor, "running_text"):
-            raise RecipeError(
-                f"model: importance_tagging trains models whose processor says where tokens are "
-                f"(model_type: top_down_transformer), not {type(model).__name__}"
-            )
+            raise RecipeError(f"model: importance_tagging is for top_down_transformer, not {type(model).__name__}")
         if model.config.num_labels != 2:
             raise RecipeError(f"model: an importance tagger has 2 labels, this one has {model.config.num_labels}")
         if getattr(model.config, "pooling", None) == "importance":  # as in a summarizer's checkpoint

@@ -20,7 +20,7 @@ from ..likelihood import perplexity_of
 from ..models import Processor
 from ..smoke_rows import documents_rows
 from .base import as_dicts
-from .encoder import EncoderArguments, EncoderTask
+from .encoder import UNUSED, EncoderArguments, EncoderTask
 
 
 @dataclass
@@ -44,16 +44,7 @@ class MaskedLMTask(EncoderTask):
     arguments = MaskedLMArguments
     auto_class = "AutoModelForMaskedLM"
     can_stream = True
-    unused = (
-        "summary_column",
-        "test",
-        "test_split",
-        "importance",
-        "importance_tagger",
-        "query_column",
-        "several_references",
-        "digits",
-    )
+    unused = ("summary_column", *UNUSED)
 
     def __init__(self, recipe: Recipe, output_dir: Path) -> None:
         super().__init__(recipe, output_dir)

@@ -186,8 +186,7 @@ class PoemGenerationTask(WritingTask):
             return self._read(part)
         poems = self._train_poems
         if both >= len(poems):
-            what = f"held_out_validation and held_out_test are {both} of {len(poems)}"
-            raise RecipeError(f"poem_generation: {what}; some must be left to train on")
+            raise RecipeError(f"poem_generation: {both} of {len(poems)} are held out; some must be left to train on")
         order = np.random.default_rng(options.split_seed).permutation(len(poems))
         if part == "train":
             return poems.select(np.sort(order[both:]))

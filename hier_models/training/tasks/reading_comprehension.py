@@ -80,8 +80,7 @@ class ReadingComprehensionTask(EncoderTask):
         super().check()
         stride, most = self.options.stride, self.recipe.data.max_source_length
         if stride >= most:
-            found = f"got {stride} and {most}"
-            raise RecipeError(f"reading_comprehension: stride must be less than data: max_source_length, {found}")
+            raise RecipeError(f"data: max_source_length {most}: stride must be less than that, got {stride}")
 
     def resolver(self, part: str) -> Callable[[Mapping[str, Any]], RowFormat]:
         return functools.partial(resolve_reading, **self.columns(), named_paragraphs=part == "train")

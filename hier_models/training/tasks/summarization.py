@@ -237,8 +237,7 @@ def run_evaluation(
     """
     pooling = getattr(model.config, "pooling", None)
     if importance is not None and pooling != "importance":
-        needed = "importance is for models that pool by it (pooling='importance' in the config)"
-        raise ValueError(f"{needed}, and {type(model).__name__} has pooling={pooling!r}")
+        raise ValueError(f"importance is for pooling='importance', and {type(model).__name__} has {pooling=}")
     documents = all_rows(dataset)
     references = references_of(documents)
     most = default_max_new_tokens(model, **generate_kwargs)
