@@ -34,7 +34,8 @@ class _Chunk:
 
     @property
     def length(self) -> int:
-        return max(SHORT, *self.example.rows)
+        longest: int = max(SHORT, *self.example.rows)
+        return longest
 
 
 def in_batches(
@@ -45,7 +46,8 @@ def in_batches(
     The first document that has no text yet is always of the next batch, with those of the next ones that are most
     like it, so that little is lost when a job is stopped.
     """
-    ahead, failure, budget = iter(documents), None, BUDGET
+    ahead, budget = iter(documents), BUDGET
+    failure: Exception | None = None
     waiting: deque[list[_Chunk]] = deque()
     while True:
         while failure is None and sum(map(len, waiting)) < WINDOW:
@@ -69,7 +71,7 @@ def in_batches(
         while waiting and all(chunk.output is not None for chunk in waiting[0]):
             written = [chunk.output for chunk in waiting.popleft()]
             yield pipe.postprocess(written if isinstance(pipe, ChunkPipeline) else written[0], **after)
-    if not isinstance(failure, StopIteration):
+    if failure is not None and not isinstance(failure, StopIteration):
         raise failure
 
 

@@ -179,7 +179,7 @@ class DocumentPipeline(HierPipeline):
             return super().get_iterator(inputs, num_workers, batch_size, *parameters)
         if num_workers:
             raise ValueError(f'`num_workers` does not go with batch_size="{AUTO}"; leave out one of the two.')
-        items = map(inputs.__getitem__, range(len(inputs))) if isinstance(inputs, Sized) else inputs
+        items = (inputs[number] for number in range(len(inputs))) if hasattr(inputs, "__len__") else inputs
         return in_batches(self, items, *parameters)
 
     def _sanitize_parameters(
