@@ -123,7 +123,9 @@ def main() -> None:
     parser.add_argument("systems", nargs="+", metavar="SYSTEM", help="mini, NAME=FOLDER, smollm2, lead, …")
     parser.add_argument("--pairs", type=Path, default=Path("experiments/mini/pairs"), help="development parts")
     parser.add_argument("--documents", type=int, default=60, help="the first so many of each domain")
-    parser.add_argument("--skip", type=int, default=0, help="leave out the first so many, on which settings were chosen")
+    parser.add_argument(
+        "--skip", type=int, default=0, help="leave out the first so many, on which settings were chosen"
+    )
     parser.add_argument("--output", type=Path, default=Path("experiments/mini/scores"), help="where summaries go")
     parser.add_argument("--domains", nargs="+", default=list(DOMAINS), choices=DOMAINS)
     parser.add_argument("--bert", action="store_true", help="with BERTScore")
