@@ -38,7 +38,9 @@ class ImportanceTaggingTask(EncoderTask):
     def load_model_and_processor(self) -> tuple[PreTrainedModel, Processor]:
         model, processor = super().load_model_and_processor()
         if not hasattr(processor, "running_text"):
-            raise RecipeError(f"model: importance_tagging is for top_down_transformer, not {type(model).__name__}")
+            raise RecipeError(
+                f"model: importance_tagging is for model_type: top_down_transformer, not {type(model).__name__}"
+            )
         if model.config.num_labels != 2:
             raise RecipeError(f"model: an importance tagger has 2 labels, this one has {model.config.num_labels}")
         if getattr(model.config, "pooling", None) == "importance":  # as in a summarizer's checkpoint
