@@ -161,7 +161,7 @@ def main() -> None:
             best = sentence["sources"][0]
             print(wrapped(f"[{number_of}] rests most ({best['weight']:.0%}) on: {best['text']}", "      "))
     attention = hierarchical_attention(summarize.model, summarize.processor, text=paper["text"], title=title)
-    heatmap = attention.save_png(output_dir / "heatmap.png", dpi=100)
+    heatmap = attention.save_png(output_dir / "heatmap.png")
     page = attention.save_html(output_dir / "heatmap.html")
 
     step("A dialogue")

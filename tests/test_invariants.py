@@ -16,7 +16,7 @@ import torch
 import transformers
 from accelerate import cpu_offload
 from accelerate.utils import convert_outputs_to_fp32, extract_model_from_parallel
-from transformers import AutoConfig, PreTrainedModel
+from transformers import AutoConfig, Cache, EncoderDecoderCache, PreTrainedModel
 
 import hier_models
 from hier_models.families import FAMILIES
@@ -588,6 +588,25 @@ def test_compiled_forward_and_gradients(case, model, batch, target):
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"]
     for name, parameter in compiled.named_parameters():
         assert_close(parameter.grad, expected[name.removeprefix("_orig_mod.")])
+
+
+@decoders_only
+def test_beams_move_what_they_wrote_and_not_what_they_read(case, model, batch, monkeypatch):
+    """A document's beams see the same of it: to copy that at each step costs more than the step if it is long."""
+    settings = {"max_new_tokens": 10, "num_beams": 3, "num_return_sequences": 3, "length_penalty": 0.0}
+    settings |= {"return_dict_in_generate": True, "output_scores": True}
+    moved, usual = [], Cache.reorder_cache
+    monkeypatch.setattr(Cache, "reorder_cache", lambda self, beams: (moved.append(self), usual(self, beams))[1])
+    few = model.generate(**batch, **settings)
+    cache = few.past_key_values if "past_key_values" in few else few.cache
+    if not isinstance(cache, EncoderDecoderCache):
+        pytest.skip("a recurrent state moves by itself")
+    assert moved
+    assert not any(one is cache.cross_attention_cache for one in moved)
+    monkeypatch.setattr(model, "_reorder_cache", lambda cache, beams: (cache.reorder_cache(beams), cache)[1])
+    every = model.generate(**batch, **settings)
+    assert torch.equal(few.sequences, every.sequences)
+    assert torch.equal(few.sequences_scores, every.sequences_scores)
 
 
 @decoders_only

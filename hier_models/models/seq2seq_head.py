@@ -9,6 +9,7 @@ from typing import Any, cast
 import torch
 from torch import nn
 from transformers import initialization as init
+from transformers.cache_utils import Cache, EncoderDecoderCache
 from transformers.configuration_utils import PreTrainedConfig
 from transformers.models.bart.modeling_bart import shift_tokens_right
 from transformers.utils import ModelOutput, can_return_tuple
@@ -94,6 +95,12 @@ class Seq2SeqHead(WritesTargets, nn.Module):
         new[:, :kept] = bias[:, :kept]
         self.final_logits_bias = nn.Buffer(new)
         return embeddings
+
+    def _reorder_cache(self, cache: Cache, beam_idx: torch.Tensor) -> Cache:
+        """Move what each beam has written; what a document's beams see of it is the same for all, and stays."""
+        moved = cache.self_attention_cache if isinstance(cache, EncoderDecoderCache) else cache
+        moved.reorder_cache(cast(torch.LongTensor, beam_idx))
+        return cache
 
     def predict(
         self,
