@@ -276,7 +276,7 @@ def test_cut_off_pdf(tmp_path: Path):
         ("a.srt", b"1\n00:00:01,000 --> 00:00:02,000\n\n", "a.srt has no text"),
         ("a.odt", b"PK\x03\x04", "ends in .odt, which is not read; save it as .docx or .pdf"),
         ("a.pdf.gz", b"no gzip", "is damaged and cannot be decompressed"),
-        ("a.pdf.gz", gzip.compress(b"<html>"), "should be a PDF, and is an HTML page"),
+        ("a.pdf.gz", gzip.compress(b"<html>", mtime=0), "should be a PDF, and is an HTML page"),
     ],
 )
 def test_refused(tmp_path: Path, name: str, content: bytes, says: str):
