@@ -16,7 +16,15 @@ from ..journal import Journal, digest
 from . import options
 from .errors import MistakeError, check_parent, first_paragraph, mistakes, say, state
 from .jobs import check_all_sources, make_texts, write_texts
-from .loading import check_checkpoint, family_of, generation_settings, given_only, load_pipeline, making_of
+from .loading import (
+    check_checkpoint,
+    check_judges,
+    family_of,
+    generation_settings,
+    given_only,
+    load_pipeline,
+    making_of,
+)
 from .options import Dtype, command
 from .predictions import (
     LoadedDocuments,
@@ -58,6 +66,8 @@ def analyze(
     num_beams: options.NumBeams = None,
     settings: options.Set = None,
     max_source_length: options.MaxSourceLength = None,
+    bert_score: options.BertScore = None,
+    nli: options.Nli = None,
     batch_size: options.AutoBatchSize = options.AUTO,
     device: options.Device = None,
     dtype: options.NumberFormat = Dtype.auto,
@@ -72,6 +82,7 @@ def analyze(
     for name in checkpoints.values():
         check_checkpoint(name)
     check_predictions(files)
+    check_judges(bert_score, nli)
     generated = [name for name in checkpoints if name not in files]
     generation = generation_settings(max_length, min_length, num_beams, settings)
     if not generated and (generation or max_source_length):
@@ -85,11 +96,13 @@ def analyze(
         rule = CopyRule(threshold=threshold)
     given = read_predictions(files)
     # References are looked at only where they are of use: data may have none, or some that could not be used.
-    with_references = reference or summary_column or have_references(given)
+    with_references = reference or summary_column or bert_score or have_references(given)
     on_hub = given_only(config_name=config_name, revision=revision)
     documents = load_test_set(data, split, text_column, summary_column if with_references else "", limit, **on_hub)
     if reference and documents.references is None:
         raise MistakeError(f"--reference: {data} has no reference summaries; --summary-column names their column")
+    if bert_score and documents.references is None:
+        raise MistakeError(f"--bert-score: {data} has no reference summaries; --summary-column names their column")
     summaries = match_predictions(given, files, documents)
     if reference:
         summaries[REFERENCE] = (documents.references or [])[: len(documents)]
@@ -121,9 +134,11 @@ def analyze(
         report = CopyingReport(rule, language=language, shown=shown)
     ordered = {name: summaries[name] for name in names}
     references: list[Any] = documents.references or [None] * len(documents)
+    judged = _judged(documents, ordered, bert_score, nli, language, device)
     for number, (identifier, document) in enumerate(tqdm(documents, desc="Comparing", disable=None)):
         texts_of_it = {name: texts[number] for name, texts in ordered.items()}
-        report.add(document, texts_of_it, identifier, references[number])
+        scores_of_it = {name: {score: values[number] for score, values in judged[name].items()} for name in names}
+        report.add(document, texts_of_it, identifier, references[number], scores_of_it)
     for save, name in zip(
         (report.save_json, report.save_copies, report.save_png, report.save_html), REPORT_FILES, strict=True
     ):
@@ -185,6 +200,25 @@ def _generate(
     if cut := sum(bool(count["num_truncated_tokens"]) for count in counts):
         say(f"{cut} of {len(rest)} documents were longer than the model takes and were cut at the end.")
     return pipe
+
+
+def _judged(
+    documents: LoadedDocuments,
+    summaries: Mapping[str, list[str]],
+    bert_score: str | None,
+    nli: str | None,
+    language: str,
+    device: str | None,
+) -> dict[str, dict[str, list[float]]]:
+    """Score each system's summaries by the models that are named."""
+    if bert_score is None and nli is None:
+        return {name: {} for name in summaries}
+    from ..training.tasks.summarization import scores_of_models
+
+    rows = documents.rows.select(range(len(documents)))
+    references = documents.references and documents.references[: len(documents)]
+    asked: dict[str, Any] = {"bert_score": bert_score, "nli": nli, "language": language, "device": device or "cpu"}
+    return {name: scores_of_models(rows, texts, references, **asked)[0] for name, texts in summaries.items()}
 
 
 def _draw_heatmaps(

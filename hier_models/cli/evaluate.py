@@ -58,8 +58,8 @@ def evaluate(
     settings: options.Set = None,
     max_source_length: options.MaxSourceLength = None,
     perplexity: Annotated[int | None, typer.Option("--perplexity", min=3, metavar="N")] = None,
-    bert_score: Annotated[str | None, typer.Option("--bert-score", metavar="MODEL")] = None,
-    nli: Annotated[str | None, typer.Option("--nli", metavar="MODEL")] = None,
+    bert_score: options.BertScore = None,
+    nli: options.Nli = None,
     selected_rows: Annotated[list[int] | None, typer.Option("--selected-rows", min=1, metavar="N …")] = None,
     importance_tagger: options.ImportanceTagger = None,
     oracle_importance: Annotated[bool, typer.Option("--oracle-importance")] = False,
@@ -100,7 +100,7 @@ def evaluate(
     if judges and asked != Task.summarization:
         raise MistakeError("--bert-score and --nli are for summaries; leave them out")
     if judges:
-        _check_judges(bert_score, nli)
+        loading.check_judges(bert_score, nli)
     files: dict[str, Any] = {"predictions_file": predictions, "results_file": json_file}
     where = path if path.exists() else data
     if asked == Task.poem_generation:
@@ -148,7 +148,7 @@ def evaluate(
 
             asked_for = loading.given_only(max_words=max_words, max_sentences=max_sentences, language=language)
             summarizer = load_extractive(model, **asked_for)
-            print(rouge_table(run_extractive_evaluation(summarizer, documents, **files, **judges)))
+            print(rouge_table(run_extractive_evaluation(summarizer, documents, device=device, **files, **judges)))
         else:
             pipe = loading.load_pipeline(model, device, dtype, importance_tagger=importance_tagger)
             loading.check_highlights(pipe, phrases_column)
@@ -188,23 +188,6 @@ def _evaluate_selected_rows(
 
     with mistakes("--selected-rows", ValueError):
         return evaluate_selected_rows(model, processor, documents, numbers, **settings)
-
-
-def _check_judges(bert_score: str | None, nli: str | None) -> None:
-    """Refuse, before the work begins, models that cannot score summaries."""
-    from transformers import AutoConfig
-
-    from ..metrics.model_scores import MINILM, entailment_label, minilm_folder
-
-    if bert_score == MINILM:
-        with mistakes("--bert-score", ModuleNotFoundError):
-            minilm_folder()
-    elif bert_score is not None:
-        loading.check_checkpoint(bert_score, "--bert-score")
-    if nli is not None:
-        loading.check_checkpoint(nli, "--nli")
-        with mistakes("--nli", OSError, ValueError):
-            entailment_label(AutoConfig.from_pretrained(nli).id2label, nli)
 
 
 def _check_no_summaries(model: str, encoder: bool = False) -> None:

@@ -174,3 +174,20 @@ def read_phrases(entries: list[str] | None) -> list[Any] | None:
 def given_only(**options: Any) -> dict[str, Any]:
     """Return the options that were given."""
     return {name: value for name, value in options.items() if value is not None}
+
+
+def check_judges(bert_score: str | None, nli: str | None) -> None:
+    """Refuse, before the work begins, models that cannot score summaries."""
+    from transformers import AutoConfig
+
+    from ..metrics.model_scores import MINILM, entailment_label, minilm_folder
+
+    if bert_score == MINILM:
+        with mistakes("--bert-score", ModuleNotFoundError):
+            minilm_folder()
+    elif bert_score is not None:
+        check_checkpoint(bert_score, "--bert-score")
+    if nli is not None:
+        check_checkpoint(nli, "--nli")
+        with mistakes("--nli", OSError, ValueError):
+            entailment_label(AutoConfig.from_pretrained(nli).id2label, nli)

@@ -5,9 +5,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
+import punkt
 from datasets import Dataset, IterableDataset
 from datasets.fingerprint import Hasher
 from transformers import PreTrainedTokenizerBase, ProcessorMixin
+from transformers.models.whisper.tokenization_whisper import LANGUAGES
 
 from ..pipelines.importance_tagger_hier import ImportanceTagger, Span
 from ..pipelines.long_documents_hier import with_query
@@ -196,6 +198,13 @@ def _cut(
     if limit is not None and max(lengths) > limit:
         encoding = tokenizer(**texts, truncation=True, max_length=limit)
     return dict(encoding), [before - len(ids) for before, ids in zip(lengths, encoding["input_ids"], strict=True)]
+
+
+def language_of(processor: Any) -> str:
+    """Give the name by which punkt knows the language of a processor's texts; some processors keep its code."""
+    language = getattr(processor, "language", "english")
+    name = LANGUAGES.get(language, language)
+    return name if name in punkt.available_languages() else "english"
 
 
 def plain_tokenizer(processor: ProcessorMixin | PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:

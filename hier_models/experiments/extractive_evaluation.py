@@ -21,6 +21,7 @@ def run_extractive_evaluation(
     use_stemmer: bool = True,
     bert_score: str | None = None,
     nli: str | None = None,
+    device: str | None = None,
 ) -> dict[str, Any]:
     """Summarize documents by their own sentences, and score the summaries.
 
@@ -32,12 +33,13 @@ def run_extractive_evaluation(
         use_stemmer: Whether ROUGE compares stems.
         bert_score: Also give BERTScore with this encoder; see `hier_models.metrics.bert_scores`.
         nli: Also judge the summaries with this model of inference; see `hier_models.metrics.entailment_scores`.
+        device: Where these two run; "cpu" if None.
 
     Returns:
         `rouge1`, `rouge2`, `rougeL`, `rougeLsum`, `rougeSU4` (mean F1 times 100), `gen_words` (mean length in words
         between spaces), `reference_free` (see `hier_models.metrics.reference_free_scores`), `documents`, `settings` of
-        ROUGE, and `extractive`: the method and its settings; with `bert_score` and `nli` also `bert_score` and
-        `entailment` (means, times 100).
+        ROUGE, with `bert_score` and `nli` also by which models, and `extractive`: the method and its settings; with
+        `bert_score` and `nli` also `bert_score` and `entailment` (means, times 100).
 
     Raises:
         ValueError: If the dataset has no summaries to compare with.
@@ -46,14 +48,15 @@ def run_extractive_evaluation(
     references = references_of(documents)
     summaries = [summarizer(document) for document in logging.tqdm(documents, desc="Summarizing")]
     scores, settings = score_summaries(summaries, references, use_stemmer)
-    of_models = scores_of_models(documents, summaries, references, bert_score, nli)
+    asked: dict[str, Any] = {"bert_score": bert_score, "nli": nli, "language": summarizer.language}
+    of_models, judges = scores_of_models(documents, summaries, references, **asked, device=device or "cpu")
     scores |= {name: sum(values) / len(values) for name, values in of_models.items()}
     results = {
         **scores,
         "gen_words": sum(len(summary.split()) for summary in summaries) / len(summaries),
         "reference_free": against_documents(documents, summaries),
         "documents": len(documents),
-        "settings": settings,
+        "settings": settings | judges,
         "extractive": {
             "method": summarizer.method,
             "max_words": summarizer.max_words,

@@ -34,6 +34,7 @@ INK, SOFT, LINE = "#1d2129", "#55606e", "#c9ced6"
 BINS = 20  # of the histogram
 RESAMPLES = 2000
 ROUGE = {"rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeLsum": "ROUGE-Lsum"}
+JUDGED = {"bert_score": "BERTScore", "entailment": "entailed (NLI)"}
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class _Copies:
     copies: tuple[tuple[int, Copy], ...]  # with the number of the summary's sentence
     num_blocks: int
     counts: ReferenceFreeCounts
-    rouge: dict[str, float] | None
+    scores: dict[str, float]
 
 
 class CopyingReport(Page):
@@ -102,6 +103,7 @@ class CopyingReport(Page):
         summaries: Mapping[str, str],
         identifier: str | None = None,
         reference: str | None = None,
+        judged: Mapping[str, Mapping[str, float]] | None = None,
     ) -> dict[str, list[Copy | None]]:
         """Take in a document and its summaries.
 
@@ -110,6 +112,7 @@ class CopyingReport(Page):
             summaries: Model -> its summary; the same models every time.
             identifier: What to call the document; its number if None.
             reference: Its reference summary, for ROUGE; of all documents or of none.
+            judged: Model -> its summary's `bert_score` and `entailment`, for all documents or none.
 
         Returns:
             Model -> for each sentence of its summary where it was copied from, or None.
@@ -131,23 +134,26 @@ class CopyingReport(Page):
         name = identifier or str(number)
         found: dict[str, list[Copy | None]] = {}
         texts: dict[str, list[str]] = {}
-        scores = self._rouge_of(list(summaries.values()), reference)
-        for (model, summary), rouge in zip(summaries.items(), scores, strict=True):
+        scores = [
+            rouge | dict((judged or {}).get(model, {}))
+            for model, rouge in zip(summaries, self._rouge_of(list(summaries.values()), reference), strict=True)
+        ]
+        for (model, summary), own in zip(summaries.items(), scores, strict=True):
             texts[model] = split_summary(summary, self.language)
             found[model] = find_copies(source, texts[model], self.rule)
             copies = tuple((place, copy) for place, copy in enumerate(found[model]) if copy is not None)
-            judged = sum(is_judged(sentence, self.rule) for sentence in texts[model])
+            long_enough = sum(is_judged(sentence, self.rule) for sentence in texts[model])
             counts = reference_free_counts(summary, text)
-            entry = _Copies(name, len(texts[model]), judged, copies, source.num_blocks, counts, rouge)
+            entry = _Copies(name, len(texts[model]), long_enough, copies, source.num_blocks, counts, own)
             self._copies.setdefault(model, []).append(entry)
         if len(self._pages) < self.shown:
-            self._pages.append(self._page(name, source, texts, found) | {"rouge": scores})
+            self._pages.append(self._page(name, source, texts, found) | {"scores": scores})
         return found
 
-    def _rouge_of(self, summaries: list[str], reference: str | None) -> list[dict[str, float] | None]:
+    def _rouge_of(self, summaries: list[str], reference: str | None) -> list[dict[str, float]]:
         """What each summary of a document has in common with its reference, as `evaluate` scores it."""
         if reference is None:
-            return [None] * len(summaries)
+            return [{}] * len(summaries)
         texts = {"predictions": summaries, "references": [reference] * len(summaries)}
         options = {"use_stemmer": True, "use_aggregator": False, "sentence_splitter": "punkt"}
         scores = self._rouge.compute(**texts, **options)
@@ -164,7 +170,8 @@ class CopyingReport(Page):
             `sentence` (from 1), the `block` (paragraph, turn or article, from 1; only documents with several count:
             mean, median, the share in the first one, and from how many blocks a summary copies on average), and the
             `histogram` of positions; and as `reference_free` the scores of the summaries against their documents (see
-            `hier_models.metrics.reference_free_scores`), and as `rouge` the mean F1 against the references, times 100.
+            `hier_models.metrics.reference_free_scores`), as `rouge` the mean F1 against the references, and
+            `bert_score` and `entailment`, all times 100.
             Numbers that there are none of are None.
         """
         return {
@@ -285,7 +292,8 @@ class CopyingReport(Page):
             "copied": len(copies),
             "copied_share": len(copies) / judged if judged else None,
             "reference_free": reference_free_scores(entry.counts for entry in entries),
-            "rouge": {name: _mean([entry.rouge[name] for entry in entries if entry.rouge]) for name in ROUGE},
+            "rouge": {name: _mean_score(entries, name) for name in ROUGE},
+            **{name: _mean_score(entries, name) for name in JUDGED},
             "documents_with_copies": sum(bool(entry.copies) for entry in entries),
             "entire_share": _mean([copy.extent >= self.rule.threshold for copy in copies]),
             "position": _center(positions)
@@ -309,10 +317,11 @@ class CopyingReport(Page):
         """Lay out the numbers for people: label, and a text for each model."""
         numbers = list(self.as_dict()["models"].values())
         intervals: list[list[float | None]] = [entry["position"]["mean_interval"] or [None] for entry in numbers]
+        scores = [{**entry["rouge"], **{name: entry[name] for name in JUDGED}} for entry in numbers]
         rows = [
-            (label, [_number(entry["rouge"][name]) for entry in numbers])
-            for name, label in ROUGE.items()
-            if any(entry["rouge"][name] is not None for entry in numbers)
+            (label, [_number(own[name]) for own in scores])
+            for name, label in (ROUGE | JUDGED).items()
+            if any(own[name] is not None for own in scores)
         ]
         rows += [
             ("summary sentences", [f"{entry['sentences']:,}" for entry in numbers]),
@@ -330,8 +339,8 @@ class CopyingReport(Page):
                 (f"in the first {self.block_name}", [_percent(block["first_share"]) for block in blocks]),
                 (f"{self.block_name}s a summary copies from", [_number(block["per_summary"]) for block in blocks]),
             ]
-        scores = [reference_free_rows(entry["reference_free"]) for entry in numbers]
-        return rows + [(row[0][0], [text for _, text in row]) for row in zip(*scores, strict=True)]
+        others = [reference_free_rows(entry["reference_free"]) for entry in numbers]
+        return rows + [(row[0][0], [text for _, text in row]) for row in zip(*others, strict=True)]
 
     def _check_filled(self) -> None:
         if not self._copies:
@@ -422,6 +431,10 @@ def _style(axes: Axes, highest: float) -> None:
 
 def _mean(values: list[Any]) -> float | None:
     return float(sum(values) / len(values)) if values else None
+
+
+def _mean_score(entries: list[_Copies], name: str) -> float | None:
+    return _mean([entry.scores[name] for entry in entries if name in entry.scores])
 
 
 def _center(values: list[Any]) -> dict[str, Any]:

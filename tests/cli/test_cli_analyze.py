@@ -13,7 +13,7 @@ from transformers import BartConfig, BartForConditionalGeneration, PreTrainedTok
 from hier_models import checkpoints
 from hier_models.inspection import CopyingReport
 from tests import forks
-from tests.cli.commands import jsonl, mistake, run, write_jsonl
+from tests.cli.commands import jsonl, mistake, run, save_judge, write_jsonl
 from tests.conftest import DOCUMENTS, SUMMARIES, TURNS
 
 
@@ -111,6 +111,27 @@ def test_scores_against_the_documents(data):
     assert (wrong["facts"], wrong["finished"]) == (1 / 3, 0.25)  # of Friday, Dr and Huber
     assert "names and numbers found 100.0% 33.3%" in " ".join(result.stdout.split())
     assert "names and numbers found" in Path("report/copying.html").read_text()
+
+
+def test_scores_of_models(checkpoint, data):
+    """Those of `evaluate`, in the table, the numbers and the page."""
+    save_judge("judge", checkpoint)
+    judges = ("--bert-score", "judge", "--nli", "judge")
+    run(
+        "evaluate", "-m", "lead", "--max-sentences", "1", data, "--predictions", "p.jsonl", "--json", "p.json", *judges
+    )
+    result = run("analyze", data, "-p", "p.jsonl", "-o", "report", "--reference", *judges)
+    mine, reference = report()["models"].values()
+    expected = json.loads(Path("p.json").read_text())
+    for name in ("bert_score", "entailment"):
+        assert mine[name] == pytest.approx(expected[name])
+    assert reference["bert_score"] == pytest.approx(100, abs=0.01)
+    assert f"BERTScore {mine['bert_score']:.1f} 100" in " ".join(result.stdout.split())
+    assert '"bert_score"' in Path("report/copying.html").read_text()
+    mistake("analyze", data, "-m", checkpoint, "-o", "other", "--nli", checkpoint, says="must be entailment")
+    bare = write_jsonl("bare.jsonl", [{"text": text} for text in DOCUMENTS])
+    lead = write_jsonl("lead.jsonl", [{"summary": text} for text in LEADS])
+    mistake("analyze", bare, "-p", lead, "-o", "other", "--bert-score", "judge", says="has no reference summaries")
 
 
 def test_the_names_of_speakers_stand_in_the_document(workplace):

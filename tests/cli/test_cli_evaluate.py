@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from hier_models.metrics import reference_free_counts, reference_free_scores
-from tests.cli.commands import expected, jsonl, mistake, run, write_jsonl
+from tests.cli.commands import expected, jsonl, mistake, run, save_judge, write_jsonl
 from tests.conftest import DOCUMENTS, SUMMARIES
 
 
@@ -131,18 +131,12 @@ def test_evaluate_by_models_that_are_none(checkpoint: str, records: str):
 
 def test_evaluate_by_models(checkpoint: str, records: str):
     """BERTScore and an NLI model of the same tiny vocabulary."""
-    from transformers import AutoTokenizer, BertConfig, BertForSequenceClassification
-
-    tokenizer = AutoTokenizer.from_pretrained(checkpoint)
-    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 8}
-    labels = {0: "entailment", 1: "neutral", 2: "contradiction"}
-    config = BertConfig(vocab_size=len(tokenizer), pad_token_id=tokenizer.pad_token_id, id2label=labels, **sizes)
-    BertForSequenceClassification(config).save_pretrained("judge")
-    tokenizer.save_pretrained("judge")
-    judges = ("--bert-score", "judge", "--nli", "judge")
+    save_judge("judge", checkpoint)
+    judges = ("--bert-score", "judge", "--nli", "judge", "--device", "cpu")
     for model in (["-m", "lead", "--max-sentences", "1"], ["-m", checkpoint, "--max-length", "9"]):
         result = run("evaluate", *model, records, "--json", "scores.json", *judges)
         scores = json.loads(Path("scores.json").read_text())
+        assert {"bert_score": "judge", "entailment": "judge"}.items() <= scores["settings"].items()
         assert f"BERTScore {scores['bert_score']:.2f}" in " ".join(result.stdout.split())
         assert f"entailed (NLI) {scores['entailment']:.2f}" in " ".join(result.stdout.split())
 

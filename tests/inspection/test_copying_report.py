@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
@@ -12,6 +13,8 @@ from matplotlib.image import imread
 
 from hier_models.inspection import CopyingReport
 
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 # Four paragraphs of two sentences, each of five words: 40 words.
 SENTENCES = [f"{name} wrote this short sentence." for name in ("Ann", "Bob", "Cem", "Dan", "Eve", "Fay", "Gus", "Hal")]
@@ -101,8 +104,39 @@ def test_rouge_beside_references(tmp_path):
     assert numbers["two"]["rouge"]["rouge1"] == 0
     assert made.table().splitlines()[1].split() == ["ROUGE-1", "75", "0"]
     _, data = page(made, tmp_path)
-    assert [shown["rouge"][0]["rouge1"] for shown in data["documents"]] == [100, 50]
+    assert [shown["scores"][0]["rouge1"] for shown in data["documents"]] == [100, 50]
     assert "ROUGE" not in report().table()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(CHROMIUM is None, reason="no chromium")
+def test_documents_in_the_order_of_scores_in_a_browser(tmp_path):
+    from playwright.sync_api import sync_playwright
+
+    made = CopyingReport()
+    for name, rouge, entailed in (("Bees", "Rain", 10.0), ("A cat", "A cat", 5.0), ("A dog", "A cat", 90.0)):
+        judged = {"one": {"entailment": entailed}, "two": {"entailment": 1.0}}
+        made.add({"text": f"{name}."}, {"one": name, "two": "Nothing"}, name, rouge, judged)
+    path = made.save_html(tmp_path / "page.html")
+    with sync_playwright() as engine:
+        browser = engine.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        page = browser.new_page(viewport={"width": 420, "height": 800})
+        page.goto(f"file://{path}")
+
+        def listed(order: str) -> list[str]:
+            page.select_option("#order", label=order)
+            return [
+                text.split(". ")[1]
+                for text in page.eval_on_selector_all("#which option", "all => all.map((one) => one.text)")
+            ]
+
+        assert listed("one: best entailed first") == ["A dog", "Bees", "A cat"]
+        assert listed("one: best ROUGE-1 first") == ["A cat", "A dog", "Bees"]
+        assert listed("two: furthest ahead by entailed first") == ["A cat", "Bees", "A dog"]
+        assert "entailed 5.0" in page.inner_text("#side")
+        assert page.evaluate("document.documentElement.scrollWidth") <= 420
+        page.screenshot(path=tmp_path / "page.png", full_page=True)
+        browser.close()
 
 
 def test_table():

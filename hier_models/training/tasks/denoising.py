@@ -7,17 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-import punkt
 from datasets import Dataset, IterableDataset, concatenate_datasets
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, ProcessorMixin, Trainer
-from transformers.models.whisper.tokenization_whisper import LANGUAGES
 
 from ...data import load_documents
 from ...data.columns import KINDS
 from ...data.infilling import NoisyChunks
 from ...data.packing import PackingReport, pack_documents
 from ...data.tokenizer_training import WITH_MASK, train_byte_level
-from ...data.tokenizing import highlights, plain_text, plain_tokenizer
+from ...data.tokenizing import highlights, language_of, plain_text, plain_tokenizer
 from ...models.tokenization_hat_encoder import HatEncoderTokenizer
 from .. import key_phrases
 from ..arguments import Recipe, RecipeError, check_smallest
@@ -140,11 +138,8 @@ class DenoisingTask(Task):
         return NoisyChunks(chunks, processor, copies=copies, seed=self.recipe.training.seed, part=part, **noise)
 
     def _packed(self, part: str, documents: Dataset, processor: Processor) -> Dataset:
-        data, known = self.recipe.data, punkt.available_languages()
-        language = LANGUAGES.get(getattr(processor, "language", "en"), "english")
-        marking = HatEncoderTokenizer.from_tokenizer(
-            plain_tokenizer(processor), language if language in known else "english"
-        )
+        data = self.recipe.data
+        marking = HatEncoderTokenizer.from_tokenizer(plain_tokenizer(processor), language_of(processor))
         options: dict[str, Any] = {"num_proc": data.num_proc, "report": self._packing[part]}
         options["pieces"] = getattr(processor, "key_phrases", None) is not None
         return cast(Dataset, pack_documents(documents, marking, max_length=data.max_source_length, **options))

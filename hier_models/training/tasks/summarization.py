@@ -14,7 +14,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase, Seq2SeqTraini
 from ...data import TruncationReport, load_documents, tokenize_documents
 from ...data.columns import REFERENCES
 from ...data.tokenizer_training import train_word_level
-from ...data.tokenizing import Importance, plain_text, plain_tokenizer, source_kind
+from ...data.tokenizing import Importance, language_of, plain_text, plain_tokenizer, source_kind
 from ...metrics import (
     DocumentScores,
     DocumentStatistics,
@@ -261,9 +261,10 @@ def run_evaluation(
             of_labels, found = perplexities(model, processor, inputs, cast(Any, trainer.args))
     summaries = decode(predictions, tokenizer)
     rouge, rouge_settings = score_documents(summaries, references, use_stemmer, sentence_splitter)
-    rouge |= scores_of_models(documents, summaries, references, bert_score, nli)
-    judges = {"bert_score": bert_score, "entailment": nli}
-    rouge_settings |= {name: model for name, model in judges.items() if model is not None}
+    asked: dict[str, Any] = {"bert_score": bert_score, "nli": nli, "device": model.device}
+    of_models, judges = scores_of_models(documents, summaries, references, **asked, language=language_of(processor))
+    rouge |= of_models
+    rouge_settings |= judges
     results = {
         **{name: sum(values) / len(values) for name, values in rouge.items()},
         **found,
@@ -305,16 +306,26 @@ def against_documents(documents: Dataset, summaries: Sequence[str]) -> dict[str,
 
 
 def scores_of_models(
-    documents: Dataset, summaries: list[str], references: Any, bert_score: str | None, nli: str | None
-) -> dict[str, list[float]]:
-    """Score each summary by the models that are named."""
+    documents: Dataset,
+    summaries: list[str],
+    references: Any,
+    *,
+    bert_score: str | None,
+    nli: str | None,
+    language: str = "english",
+    device: Any = "cpu",
+) -> tuple[dict[str, list[float]], dict[str, str]]:
+    """Score each summary by the models that are named; give the scores, and by which models they are."""
     kind = source_kind(documents.column_names)
-    found = {}
+    found, judges = {}, {}
     if bert_score is not None:
-        found["bert_score"] = bert_scores(summaries, references, bert_score)
+        judges["bert_score"] = bert_score
+        found["bert_score"] = bert_scores(summaries, references, bert_score, device=device)
     if nli is not None:
-        found["entailment"] = entailment_scores(summaries, [plain_text(kind, text) for text in documents[kind]], nli)
-    return found
+        judges["entailment"] = nli
+        texts = [plain_text(kind, text) for text in documents[kind]]
+        found["entailment"] = entailment_scores(summaries, texts, nli, language=language, device=device)
+    return found, judges
 
 
 def _texts(documents: Dataset | IterableDataset) -> Iterator[str]:
