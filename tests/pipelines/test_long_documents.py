@@ -226,19 +226,22 @@ def test_a_summary_has_the_least_tokens_of_its_length_or_a_third_of_its_document
     assert written(documents, length="short", max_new_tokens=12) == [9, 11]  # the last one is the end
 
 
-def test_a_summary_has_at_most_two_thirds_of_its_documents_tokens(summarize_lengths, monkeypatch):
+def test_a_summary_has_at_most_two_thirds_of_its_documents_tokens_or_all_of_few(summarize_lengths, monkeypatch):
     model, end = summarize_lengths.model, summarize_lengths.tokenizer.eos_token_id
     model.generation_config.forced_eos_token_id = None
     model.lm_head.register_forward_hook(lambda module, args, logits: logits.index_fill(-1, torch.tensor([end]), -99.0))
     monkeypatch.setattr("hier_models.pipelines.summarization_hier.MOST_OF_SHORT", 10)
-    documents = [DOCUMENTS[0][:20], DOCUMENTS[0][:100]]
+    documents = [DOCUMENTS[0][:20], DOCUMENTS[0][:33], DOCUMENTS[0][:100]]
     tokens = [summarize_lengths.count_tokens(document) for document in documents]
-    options = {"return_tensors": True, "max_new_tokens": 60, "num_beams": 2, "length": "long", "batch_size": 2}
+    texts = summarize_lengths.tokenizer(documents, add_special_tokens=False)["input_ids"]
+    assert len(texts[0]) < 10 < len(texts[1])
+    options = {"return_tensors": True, "max_new_tokens": 60, "num_beams": 2, "length": "long", "batch_size": 3}
     written = [
         record["summary_token_ids"].tolist().index(end, 1) for record in summarize_lengths(documents, **options)
     ]
-    assert written == [max(10, 2 * number // 3) + 1 for number in tokens]
-    assert 10 < written[1] - 1 < 59
+    most = [max(min(10, len(text)), 2 * number // 3) for text, number in zip(texts, tokens, strict=True)]
+    assert written == [number + 1 for number in most]
+    assert most[0] < 10 == most[1] < most[2] < 59
 
 
 @pytest.fixture
