@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def map_pipeline(
             _Worker,
             fn_constructor_args=(load, batch_size, settings),
             batch_format="pyarrow",
-            batch_size=batch_size,  # with GPUs Ray refuses None
+            batch_size=cast(Any, batch_size),  # with GPUs Ray refuses None, and it knows "auto", too
             num_cpus=0 if on_gpus else 1,
             num_gpus=1 if on_gpus else None,
             compute=ray.data.ActorPoolStrategy(min_size=1, max_size=max(count_workers(on_gpus), 1)),
