@@ -8,7 +8,7 @@ import json
 import shutil
 from pathlib import Path
 
-from prepare import with_phrases_of_summaries
+from prepare import with_phrases_of_summaries, write
 from tqdm import tqdm
 
 
@@ -33,12 +33,9 @@ def main() -> None:
         lines = (PAIRS / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
         rows = [json.loads(line) for line in tqdm(lines, desc=part, unit=" documents")]
         parts[part] = [{**row, "documents": [row["document"]]} for row in rows]
-    output = Path("experiments/mini_phrases")
-    output.mkdir(parents=True, exist_ok=True)
     for part, rows in with_phrases_of_summaries(parts).items():
         kept = ({key: value for key, value in row.items() if key != "documents"} for row in rows)
-        text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in kept)
-        (output / f"{part}.jsonl").write_text(text, encoding="utf-8")
+        write(Path("experiments/mini_phrases") / f"{part}.jsonl", kept)
 
 
 if __name__ == "__main__":

@@ -166,7 +166,8 @@ class _Epub:
             method = parts["encryptionmethod"].get("Algorithm", "") if "encryptionmethod" in parts else ""
             target = parts["cipherreference"].get("URI", "") if "cipherreference" in parts else ""
             if method not in _FONT_ALGORITHMS and unquote(target).casefold() in {page.casefold() for page in pages}:
-                raise ValueError(f"`book`: {self.path} is protected ({target}, by DRM); use an edition without (DRM).")
+                problem = f"is protected against copying (DRM): {target} is encrypted; use an edition without DRM"
+                raise ValueError(f"`book`: {self.path} {problem}.")
 
     # The table of contents
 

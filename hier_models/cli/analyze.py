@@ -215,10 +215,17 @@ def _judged(
         return {name: {} for name in summaries}
     from ..training.tasks.summarization import scores_of_models
 
-    rows = documents.rows.select(range(len(documents)))
-    references = documents.references and documents.references[: len(documents)]
+    # Of all systems at once: each model is loaded once.
+    count = len(documents)
+    rows = documents.rows.select([*range(count)] * len(summaries))
+    texts = [text for of_system in summaries.values() for text in of_system]
+    references = (documents.references or [])[:count] * len(summaries)
     asked: dict[str, Any] = {"bert_score": bert_score, "nli": nli, "language": language, "device": device or "cpu"}
-    return {name: scores_of_models(rows, texts, references, **asked)[0] for name, texts in summaries.items()}
+    found, _ = scores_of_models(rows, texts, references, **asked)
+    return {
+        name: {score: values[place * count : (place + 1) * count] for score, values in found.items()}
+        for place, name in enumerate(summaries)
+    }
 
 
 def _draw_heatmaps(

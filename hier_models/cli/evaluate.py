@@ -99,8 +99,7 @@ def evaluate(
     judges = loading.given_only(bert_score=bert_score, nli=nli)
     if judges and asked != Task.summarization:
         raise MistakeError("--bert-score and --nli are for summaries; leave them out")
-    if judges:
-        loading.check_judges(bert_score, nli)
+    loading.check_judges(bert_score, nli)
     files: dict[str, Any] = {"predictions_file": predictions, "results_file": json_file}
     where = path if path.exists() else data
     if asked == Task.poem_generation:

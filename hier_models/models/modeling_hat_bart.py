@@ -233,19 +233,13 @@ class HatBartDecoder(BartBodyDecoder, HatBartPreTrainedModel):
 
 # How tensor parallelism shares out attentions, by heads, and feed-forward networks. Of the attention to the source, a
 # head of which says what is copied, each process has all.
+_BY_HEADS = {"q_proj": "colwise", "k_proj": "colwise", "v_proj": "colwise", "out_proj": "rowwise"}
+_OF_LAYERS = {**{f"self_attn.{part}": style for part, style in _BY_HEADS.items()}, "fc1": "colwise", "fc2": "rowwise"}
 TENSOR_PARALLEL_PLAN = {
-    f"{layers}.*.{part}": style
-    for layers, attentions in (
-        ("encoder.layers", ("self_attn",)),
-        ("encoder.hierarchical_layers", ("self_attn",)),
-        ("decoder.layers", ("self_attn", "hierarchical_attn")),
-    )
-    for part, style in (
-        *((f"{attention}.{part}", "colwise") for attention in attentions for part in ("q_proj", "k_proj", "v_proj")),
-        *((f"{attention}.out_proj", "rowwise") for attention in attentions),
-        ("fc1", "colwise"),
-        ("fc2", "rowwise"),
-    )
+    **{f"encoder.layers.*.{part}": style for part, style in _OF_LAYERS.items()},
+    **{f"encoder.hierarchical_layers.*.{part}": style for part, style in _OF_LAYERS.items()},
+    **{f"decoder.layers.*.{part}": style for part, style in _OF_LAYERS.items()},
+    **{f"decoder.layers.*.hierarchical_attn.{part}": style for part, style in _BY_HEADS.items()},
 }
 
 

@@ -77,9 +77,8 @@ def in_batches(
 
 def _chosen(waiting: list[_Chunk], budget: int) -> list[_Chunk]:
     """The first, and as many as there is room for of those that are most like it."""
-    first, *others = sorted(
-        waiting, key=lambda chunk: _apart(chunk.length, waiting[0].length)
-    )  # equals in their order
+    # Equals in their order.
+    first, *others = sorted(waiting, key=lambda chunk: _apart(chunk.length, waiting[0].length))
     batch = [first]
     for chunk in others:
         lengths = [each.length for each in (*batch, chunk)]

@@ -104,8 +104,9 @@ def page_of(paragraphs: list[list[int]], tokenizer: Any) -> list[int]:
     """The tokens of paragraphs, without sentences that have no end, and those that are there already."""
     page: list[int] = []
     seen: set[tuple[int, ...]] = set()
+    special = set(tokenizer.all_special_ids)
     for ids in paragraphs:
-        tokens = [token for token in ids if token not in tokenizer.all_special_ids]
+        tokens = [token for token in ids if token not in special]
         ends = [place for place, token in enumerate(tokens, 1) if tokenizer.decode(token).endswith(ENDS)]
         rest = tokenizer.decode(tokens[ends[-1] :]) if ends else ""
         for start, end in pairwise([0, *ends, *([] if rest.strip(CLOSING) else [len(tokens)])]):
