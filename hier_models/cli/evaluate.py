@@ -57,6 +57,7 @@ def evaluate(
     num_beams: options.NumBeams = None,
     settings: options.Set = None,
     max_source_length: options.MaxSourceLength = None,
+    cut: Annotated[bool, typer.Option("--cut")] = False,
     perplexity: Annotated[int | None, typer.Option("--perplexity", min=3, metavar="N")] = None,
     bert_score: options.BertScore = None,
     nli: options.Nli = None,
@@ -86,7 +87,7 @@ def evaluate(
         raise MistakeError("--predictions: not with --selected-rows, whose numbers each have summaries of their own")
     loading.quiet()
     of_models = given(
-        *("length", "max_length", "min_length", "num_beams", "settings", "max_source_length", "perplexity"),
+        *("length", "max_length", "min_length", "num_beams", "settings", "max_source_length", "cut", "perplexity"),
         *("importance_tagger", "oracle_importance", "phrases_column", "selected_rows"),
     )
     translates = ["--task translation"] if task == Task.translation else []
@@ -106,7 +107,7 @@ def evaluate(
         if others := given(
             *("summary_column", "source_kind", "fillers", "several_references", "digits", "perplexity"),
             *("phrases_column", "importance_tagger", "oracle_importance", "length", "max_length", "min_length"),
-            *("max_source_length", "selected_rows"),
+            *("max_source_length", "cut", "selected_rows"),
         ):
             raise MistakeError(f"{', '.join(others)}: not for poems, which {model!r} writes; leave out")
         pipe = loading.load_pipeline(model, device, dtype, str(asked))
@@ -160,6 +161,7 @@ def evaluate(
             processor = pipe.processor or pipe.tokenizer
             settings_of_all: dict[str, Any] = {
                 "max_source_length": max_source_length,
+                "long_documents": "cut" if cut else None,
                 "batch_size": batch_size,
                 "importance": "oracle" if oracle_importance else pipe.importance_tagger,
                 "max_target_length": perplexity,
@@ -196,7 +198,16 @@ def _check_no_summaries(model: str, encoder: bool = False) -> None:
     if given("source_kind", "fillers") and not encoder:
         raise MistakeError(f"--source-kind and --fillers are for summaries; {model!r} makes none")
     only = given(
-        "length", "config_name", "revision", "phrases_column", "several_references", "digits", "selected_rows"
+        *(
+            "length",
+            "config_name",
+            "revision",
+            "phrases_column",
+            "several_references",
+            "digits",
+            "selected_rows",
+            "cut",
+        )
     )
     only += given("perplexity") if encoder else []
     if only:
