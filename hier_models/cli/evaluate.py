@@ -115,7 +115,7 @@ def evaluate(
         from ..training.tasks.poem_generation import poem_table, run_poem_evaluation
 
         poems: Any = load_poems(where, **loading.given_only(lines_column=text_column, **found))
-        kept = {"batch_size": batch_size, **files, **generation}
+        kept = {"training_args": loading.trainer_arguments(pipe, batch_size), **files, **generation}
         print(poem_table(run_poem_evaluation(pipe.model, pipe.processor, poems, **kept)))
     elif asked == Task.translation:
         _check_no_summaries(model)
@@ -125,7 +125,7 @@ def evaluate(
 
         pairs = load_parallel(where, split=split, source_column=text_column, target_column=summary_column)
         lengths = {"max_source_length": max_source_length, "max_target_length": perplexity}
-        kept = {"batch_size": batch_size, **files, **lengths, **generation}
+        kept = {"training_args": loading.trainer_arguments(pipe, batch_size), **files, **lengths, **generation}
         print(bleu_table(run_translation_evaluation(pipe.model, pipe.processor or pipe.tokenizer, pairs, **kept)))
     elif asked != Task.summarization:
         _check_no_summaries(model, encoder=True)
@@ -161,8 +161,12 @@ def evaluate(
             processor = pipe.processor or pipe.tokenizer
             settings_of_all: dict[str, Any] = {
                 "max_source_length": max_source_length,
+<<<<<<< HEAD
                 "long_documents": "cut" if cut else None,
                 "batch_size": batch_size,
+=======
+                "training_args": loading.trainer_arguments(pipe, batch_size),
+>>>>>>> s34
                 "importance": "oracle" if oracle_importance else pipe.importance_tagger,
                 "max_target_length": perplexity,
                 **judges,

@@ -3,11 +3,15 @@
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from transformers import AutoConfig
+import torch
+from transformers import AutoConfig, Seq2SeqTrainer, Seq2SeqTrainingArguments
 
+from hier_models.cli import loading
+from hier_models.cli.errors import MistakeError
 from hier_models.metrics import reference_free_counts, reference_free_scores
 from tests.cli.commands import expected, jsonl, mistake, run, save_judge, write_jsonl
 from tests.conftest import DOCUMENTS, SUMMARIES
@@ -176,3 +180,23 @@ def test_queries_are_for_models_that_read_them(checkpoint: str):
         run(*command)
         cut.append(json.loads(Path("scores.json").read_text())["truncation"]["truncated_tokens"])
     assert cut[0] < cut[1]
+
+
+def test_it_generates_where_it_is_told(checkpoint: str, records: str, monkeypatch: pytest.MonkeyPatch):
+    """A Trainer by itself takes the accelerator that there is, whatever device its model is on."""
+    made: list[Seq2SeqTrainingArguments] = []
+
+    class Trainer(Seq2SeqTrainer):
+        def __init__(self, **options: Any) -> None:
+            super().__init__(**options)
+            made.append(self.args)
+
+    monkeypatch.setattr("hier_models.training.evaluation.Seq2SeqTrainer", Trainer)
+    run("evaluate", "-m", checkpoint, records, "--device", "cpu", "--batch-size", "3", "--perplexity", "20")
+    assert [(args.use_cpu, args.per_device_eval_batch_size) for args in made] == [(True, 3)] * len(made)
+    assert len(made) > 1  # what generates, and what gives the perplexities
+    pipe = SimpleNamespace(device=torch.device("cuda:0"))
+    assert not loading.trainer_arguments(pipe, 3).use_cpu
+    pipe.device = torch.device("cuda:1")
+    with pytest.raises(MistakeError, match="CUDA_VISIBLE_DEVICES=1"):
+        loading.trainer_arguments(pipe, 3)
