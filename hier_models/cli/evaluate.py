@@ -161,12 +161,8 @@ def evaluate(
             processor = pipe.processor or pipe.tokenizer
             settings_of_all: dict[str, Any] = {
                 "max_source_length": max_source_length,
-<<<<<<< HEAD
                 "long_documents": "cut" if cut else None,
-                "batch_size": batch_size,
-=======
                 "training_args": loading.trainer_arguments(pipe, batch_size),
->>>>>>> s34
                 "importance": "oracle" if oracle_importance else pipe.importance_tagger,
                 "max_target_length": perplexity,
                 **judges,
