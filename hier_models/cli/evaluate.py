@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -168,6 +169,11 @@ def evaluate(
                 **judges,
                 **generation,
             }
+            if pipe._task_params().keys() & {"faithful", "paragraphs"}:
+                asked_for = loading.given_only(
+                    max_source_length=max_source_length, length=length, truncation=cut or None
+                )
+                settings_of_all["summarize"] = partial(_as_summarize_does, pipe, {**generation, **asked_for})
             if selected_rows:
                 results = _evaluate_selected_rows(pipe.model, processor, documents, selected_rows, settings_of_all)
                 if json_file is not None:
@@ -180,6 +186,18 @@ def evaluate(
     for file in files.values():
         if file is not None:
             say(f"Written: {file}")
+
+
+def _as_summarize_does(pipe: Any, settings: dict[str, Any], documents: Any) -> list[str]:
+    """Write summaries as the checkpoint has them written for users, not by `generate` alone."""
+    from tqdm import tqdm
+
+    from ..data.tokenizing import source_kind
+
+    kind = source_kind(documents.column_names)
+    asked = ({name: row[name] for name in (kind, QUERY) if name in row} for row in documents)
+    results = pipe(asked, batch_size="auto", **settings)
+    return [result[0]["summary_text"] for result in tqdm(results, "Summarizing", len(documents), disable=None)]
 
 
 def _evaluate_selected_rows(

@@ -100,6 +100,18 @@ def test_evaluate_reads_of_long_documents_what_the_checkpoint_was_trained_to(che
     assert read("--max-source-length", "50") == cut
 
 
+def test_evaluate_scores_what_mini_writes_for_users() -> None:
+    """In the words of the document, of what is central to it, and in pages."""
+    text = (Path(__file__).parents[2] / "docs" / "ferry.txt").read_text()
+    write_jsonl("data.jsonl", [{"text": text * 3, "summary": "A ferry."}, {"text": text[:400], "summary": "A ferry."}])
+    for options in ([], ["--length", "long"], ["--cut", "--max-source-length", "60", "--max-length", "40"]):
+        run("evaluate", "data.jsonl", "--predictions", "p.jsonl", *options)
+        run("summarize", "data.jsonl", "-o", "out.jsonl", *options)
+        written = [[row["summary"] for row in jsonl(Path(name).read_text())] for name in ("p.jsonl", "out.jsonl")]
+        assert written[0] == written[1]
+        Path("out.jsonl").unlink()
+
+
 def test_evaluate_without_a_length_does_not_stop_at_20_tokens(checkpoint: str, records: str):
     """Like the pipeline, and unlike `generate` alone."""
     settings = json.loads(Path("model/generation_config.json").read_text())

@@ -209,6 +209,7 @@ def run_evaluation(
     max_target_length: int | None = None,
     bert_score: str | None = None,
     nli: str | None = None,
+    summarize: Callable[[Dataset], list[str]] | None = None,
     **generate_kwargs: Any,
 ) -> dict[str, Any]:
     """Summarize documents and score the summaries against their whole references.
@@ -239,6 +240,8 @@ def run_evaluation(
             tokens, and the one that they have with the sources of other documents, to see how much is read at all.
         bert_score: Also give BERTScore with this encoder; see `hier_models.metrics.bert_scores`.
         nli: Also judge the summaries with this model of inference; see `hier_models.metrics.entailment_scores`.
+        summarize: Writes the summaries in place of `generate` alone, as a pipeline can, which keeps to the words of a
+            document, or makes a page of paragraphs.
         **generate_kwargs: Passed to `generate`, such as `num_beams=4`.
 
     Returns:
@@ -277,10 +280,14 @@ def run_evaluation(
     with predicting(model, processor, training_args, batch_size) as trainer:
         settings = generation_settings(model.generation_config)
         without_labels = inputs.remove_columns([name for name in inputs.column_names if name == "labels"])
-        predictions = generate(trainer, without_labels, **generate_kwargs)
+        if summarize is None:
+            predictions: Any = generate(trainer, without_labels, **generate_kwargs)
+            summaries = decode(predictions, tokenizer)
+        else:
+            summaries = summarize(documents)
+            predictions = tokenizer(summaries)["input_ids"]
         if max_target_length is not None:
             of_labels, found = perplexities(model, processor, inputs, cast(Any, trainer.args))
-    summaries = decode(predictions, tokenizer)
     rouge, rouge_settings = score_documents(summaries, references, use_stemmer, sentence_splitter)
     asked: dict[str, Any] = {"bert_score": bert_score, "nli": nli, "device": model.device}
     of_models, judges = scores_of_models(documents, summaries, references, **asked, language=language_of(processor))
