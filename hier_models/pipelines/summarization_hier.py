@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList
+from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList, NoBadWordsLogitsProcessor
 
 from .common_words_hier import COMMON_WORDS
 from .copied_words_hier import copied_words, copy_shares
@@ -657,6 +657,10 @@ class SummarizationPipeline(DocumentPipeline):
             processors.append(OwnLengthLogitsProcessor(least, most, config.eos_token_id))
         if faithful:
             processors.append(self._faithful_processor(examples, config, common_words, max_length))
+            turns = [turn for example in examples if example.source[0] == "turns" for turn in example.source[1]]
+            if names := {f"{turn['role']}:" for turn in turns}:  # who speaks is for the dialogue, not for its summary
+                tokens = self.tokenizer(sorted(names), add_special_tokens=False)["input_ids"]
+                processors.append(NoBadWordsLogitsProcessor(tokens, config.eos_token_id))
         if processors:
             others["logits_processor"] = processors
         return config, others
