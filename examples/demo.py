@@ -88,7 +88,7 @@ def fine_tune(model: PreTrainedModel, processor: Any, papers: Dataset, output_di
             output_dir=output_dir,
             max_steps=steps,
             per_device_train_batch_size=8,
-            learning_rate=1e-4,
+            learning_rate=2e-4,
             warmup_steps=2,
             bf16=has_fast_bfloat16(),
             logging_steps=max(steps // 4, 1),
@@ -147,7 +147,7 @@ def main() -> None:
     parser.add_argument("--smoke", action="store_true", help="hardly any training: shows that everything runs")
     parser.add_argument("--output-dir", type=Path, default=Path("outputs/demo"), help="default: %(default)s")
     options = parser.parse_args()
-    steps, number, output_dir = (2, 2, options.output_dir) if options.smoke else (12, 12, options.output_dir)
+    steps, number, output_dir = (2, 2, options.output_dir) if options.smoke else (60, 12, options.output_dir)
     output_dir.mkdir(parents=True, exist_ok=True)
     disable_progress_bars()  # those of datasets, which are done in a moment
     begun = time.perf_counter()

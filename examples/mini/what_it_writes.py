@@ -11,7 +11,7 @@ words in Markdown. mini has seen neither.
 import re
 import tempfile
 from collections.abc import Iterator
-from importlib.metadata import PackageNotFoundError, metadata, requires
+from importlib.metadata import distributions, metadata, requires
 from pathlib import Path
 
 from aclsum import ACLSum
@@ -32,26 +32,22 @@ def papers() -> Iterator[tuple[str, str]]:
         yield paper.title, text.replace(" n't", "n't").replace(" 's", "'s")
 
 
-def needed(name: str, found: set[str]) -> set[str]:
+def needed(name: str) -> set[str]:
     """Names of the packages that one needs, and that those need."""
-    try:
-        wanted = [one for one in requires(name) or () if "extra ==" not in one]
-    except PackageNotFoundError:  # it is for another system
-        return found
-    for other in {NAME.match(one)[0].casefold() for one in wanted} - found:
-        needed(other, found | {other})
-        found.add(other)
+    found, new = set[str](), {name}
+    while new:
+        wanted = [one for name in new for one in requires(name) or () if "extra ==" not in one]
+        found |= new
+        names = {re.sub("[-_.]+", "-", match[0]).casefold() for one in wanted if (match := NAME.match(one))} - found
+        new = {name for name in names if next(distributions(name=name), None)}  # some are for other systems
     return found
 
 
 def readmes() -> Iterator[tuple[str, str]]:
     """Names and READMEs of packages."""
     with tempfile.TemporaryDirectory() as folder:
-        for name in sorted(needed("hier_models", set())):
-            try:
-                about = metadata(name)
-            except PackageNotFoundError:
-                continue
+        for name in sorted(needed("hier_models") - {"hier_models"}):
+            about = metadata(name)
             if "markdown" not in (about["Description-Content-Type"] or ""):
                 continue
             path = Path(folder) / "README.md"
