@@ -41,6 +41,7 @@ KINDS = ("text", "sentences", "turns", "documents")
 Event = tuple[str, dict[str, Any]]
 Events = asyncio.Queue[Event]
 Turn = Annotated[dict[Literal["role", "content"], str], Field(min_length=2)]
+Page = Annotated[dict[Literal["start", "page"], int], Field(min_length=2)]
 Phrase = str | tuple[str, Annotated[float, Field(ge=0, allow_inf_nan=False)]]
 
 
@@ -53,7 +54,7 @@ class Asked(BaseModel):
     sentences: list[str] | None = Field(None, description="The document, cut into its sentences.")
     turns: list[Turn] | None = Field(None, description="A dialogue: role and content of each turn.")
     documents: list[str] | None = Field(None, description="Several articles, to summarize together.")
-    page_starts: list[dict[Literal["start", "page"], int]] | None = Field(
+    page_starts: list[Page] | None = Field(
         None, description="From which character of `text` on it stands on which page, for `sources`."
     )
     query: str | None = Field(None, description="What the summary is to answer, or be about.")
@@ -346,10 +347,13 @@ def _body_schema() -> dict[str, Any]:
     }
     file = {"type": "string", "format": "binary", "description": "A text, PDF, Word, HTML, Markdown or subtitle file."}
     form = {**schema, "properties": {**text, "phrases": {"type": "array", "items": {"type": "string"}}, "file": file}}
-    return {
-        "required": True,
-        "content": {"application/json": {"schema": schema}, "multipart/form-data": {"schema": form}},
+    # A pydantic model's schema has no word for that exactly one of them is given, and what is null is not given.
+    one = {kind: {"required": [kind], "properties": {kind: {"not": {"type": "null"}}}} for kind in (*KINDS, "file")}
+    bodies = {
+        "application/json": {**schema, "oneOf": [one[kind] for kind in KINDS]},
+        "multipart/form-data": {**form, "oneOf": [one["text"], one["file"]]},
     }
+    return {"required": True, "content": {kind: {"schema": body} for kind, body in bodies.items()}}
 
 
 async def _leave(request: Request, events: Events) -> None:

@@ -140,6 +140,7 @@ def test_stream(server: Running, answers: dict[str, str]):
         (b'{"turns": [{"role": "Ann", "content": ""}]}', "empty"),
         (b'{"turns": [{"role": "Ann"}]}', "turns.0"),
         (b'{"text": 5}', "text: "),
+        (b'{"text": "a", "page_starts": [{"start": 0}]}', "page_starts.0: "),
         (b'{"text": "\\ud800"}', "Invalid JSON"),
         (b'{"text": "\xff"}', "Invalid JSON"),
         (b'{"text": "a", "words": "line"}', "words: there is no such field; there are text, sentences, turns,"),
@@ -185,6 +186,14 @@ def test_other_mistakes(server: Running):
             assert says in answer.json()["detail"]
         own = {"Origin": server.url}
         assert client.post("/summarize", json={"text": "One."}, headers=own).status_code == 200
+
+
+@pytest.mark.slow
+def test_ten_megabytes_in_one_word(server: Running):
+    assert server.ask(text="z" * 10**7).status_code == 413
+    answer = server.ask(text="z" * (2**23 - 20))
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["num_omitted_tokens"] > 0
 
 
 def test_token(model: str):
