@@ -20,6 +20,7 @@ from typing import Annotated, Any, Literal
 from fastapi import Depends, FastAPI, HTTPException, Request, Response, UploadFile
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse, JSONResponse, StreamingResponse
+from fastapi.security import HTTPBearer
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -129,6 +130,7 @@ class Problem(BaseModel):
 PROBLEMS: dict[int | str, dict[str, Any]] = {
     status: {"model": Problem, "description": text}
     for status, text in {
+        400: "The form cannot be taken apart.",
         401: "The token is missing or wrong.",
         403: "The request comes from a page of another site.",
         408: "The request came too slowly.",
@@ -186,6 +188,8 @@ def create_app(pipe: Any, name: str, limits: Limits, only_local: bool) -> FastAP
         phrases=knows_phrases, shows=shows(pipe), token=bool(token), most=limits.max_bytes,
     )  # fmt: skip
 
+    # Only described here: `_Gate` looks at it, before a body is read.
+    guarded = [Depends(HTTPBearer(auto_error=False))] if token else []
     app = FastAPI(
         title="hier_models",
         description="Summaries of long documents.",
@@ -211,7 +215,7 @@ def create_app(pipe: Any, name: str, limits: Limits, only_local: bool) -> FastAP
             raise HTTPException(503, "The server is about to stop.")
         return {"status": "ok", "model": name, "waiting": len(batcher.waiting)}
 
-    @app.get("/metrics", responses={200: {"content": {"text/plain": {}}}, 401: PROBLEMS[401]})
+    @app.get("/metrics", dependencies=guarded, responses={200: {"content": {"text/plain": {}}}, 401: PROBLEMS[401]})
     async def metrics() -> Response:
         """Numbers for Prometheus."""
         return Response(generate_latest(registry), media_type="text/plain; version=0.0.4; charset=utf-8")
@@ -249,6 +253,7 @@ def create_app(pipe: Any, name: str, limits: Limits, only_local: bool) -> FastAP
 
     document = Depends(functools.partial(_read, limits))
     body: dict[str, Any] = {"openapi_extra": {"requestBody": _body_schema()}, "responses": PROBLEMS}
+    body["dependencies"] = guarded
 
     @app.post("/summarize", response_model=Summary, **body)
     async def summarize(request: Request, asked: Asked = document) -> Response:

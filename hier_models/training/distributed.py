@@ -8,7 +8,7 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from transformers import PreTrainedModel, Trainer, TrainerCallback, TrainingArguments
@@ -16,7 +16,7 @@ from transformers.integrations.deepspeed import unset_hf_deepspeed_config
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.trainer_callback import ExportableState
 
-from .arguments import RecipeError
+from .arguments import Recipe, RecipeError
 
 
 logger = logging.getLogger(__name__)
@@ -135,6 +135,16 @@ def check_zero3(model: PreTrainedModel) -> None:
                 f"training: ZeRO-3 gathers weights whenever they are used, and {type(part).__name__} uses them for "
                 "each token, of which the processes have unlike numbers; use ZeRO-2 or FSDP2 (examples/accelerate)"
             )
+
+
+def check_writing(trainer: Trainer, recipe: Recipe) -> None:
+    """Refuse, before the first step, to write texts after the last one with weights that are shared out."""
+    writes = recipe.training.predict_with_generate or recipe.data.test is not None
+    if trainer.is_fsdp_enabled and writes and cast(PreTrainedModel, trainer.model).can_generate():
+        raise RecipeError(
+            "training: nothing is generated while FSDP shares out the weights; set predict_with_generate: false, "
+            "leave out data: test, and score the model afterwards with hier-models evaluate"
+        )
 
 
 def prepare_sharding(model: PreTrainedModel, plugin: Any) -> None:

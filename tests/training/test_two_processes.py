@@ -198,6 +198,16 @@ def test_zero3_is_refused_where_processes_would_wait_for_each_other(name):
         distributed.check_zero3(model)
 
 
+@pytest.mark.parametrize("changes", [{"predict_with_generate": True}, {"test": "rows.jsonl"}, {}])
+def test_nothing_is_generated_while_weights_are_shared_out(changes):
+    model = CASES["hat_bart"].model_class(CASES["hat_bart"].make_config())
+    recipe = load_recipe(None, {"output_dir": "out", "train": "rows.jsonl", "use_cpu": True, **changes})
+    for sharded in (True, False):
+        says = pytest.raises(RecipeError, match="with hier-models evaluate") if sharded and changes else nullcontext()
+        with says:
+            distributed.check_writing(SimpleNamespace(model=model, is_fsdp_enabled=sharded), recipe)
+
+
 def test_zero3_has_the_weights_of_one_process(monkeypatch):
     """Transformers would draw and load parts of them, whatever `zero3_init_flag` says."""
     for name, value in environment("deepspeed_zero3.yaml").items():
