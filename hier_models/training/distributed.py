@@ -138,12 +138,13 @@ def check_zero3(model: PreTrainedModel) -> None:
 
 
 def check_writing(trainer: Trainer, recipe: Recipe) -> None:
-    """Refuse, before the first step, to write texts after the last one with weights that are shared out."""
+    """Refuse, before the first step, what would fail after the last one: to write texts with what is shared out."""
     writes = recipe.training.predict_with_generate or recipe.data.test is not None
-    if trainer.is_fsdp_enabled and writes and cast(PreTrainedModel, trainer.model).can_generate():
+    is_shared_out = trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled
+    if is_shared_out and writes and cast(PreTrainedModel, trainer.model).can_generate():
         raise RecipeError(
-            "training: nothing is generated while FSDP shares out the weights; set predict_with_generate: false, "
-            "leave out data: test, and score the model afterwards with hier-models evaluate"
+            "training: nothing is generated with FSDP or DeepSpeed; set predict_with_generate: false, leave out "
+            "data: test, and score the model afterwards with hier-models evaluate"
         )
 
 

@@ -202,10 +202,11 @@ def test_zero3_is_refused_where_processes_would_wait_for_each_other(name):
 def test_nothing_is_generated_while_weights_are_shared_out(changes):
     model = CASES["hat_bart"].model_class(CASES["hat_bart"].make_config())
     recipe = load_recipe(None, {"output_dir": "out", "train": "rows.jsonl", "use_cpu": True, **changes})
-    for sharded in (True, False):
-        says = pytest.raises(RecipeError, match="with hier-models evaluate") if sharded and changes else nullcontext()
-        with says:
-            distributed.check_writing(SimpleNamespace(model=model, is_fsdp_enabled=sharded), recipe)
+    for fsdp, deepspeed in ((True, False), (False, True), (False, False)):
+        trainer = SimpleNamespace(model=model, is_fsdp_enabled=fsdp, is_deepspeed_enabled=deepspeed)
+        refused = changes and (fsdp or deepspeed)
+        with pytest.raises(RecipeError, match="with hier-models evaluate") if refused else nullcontext():
+            distributed.check_writing(trainer, recipe)
 
 
 def test_zero3_has_the_weights_of_one_process(monkeypatch):
