@@ -46,6 +46,16 @@ TRANSLATIONS = Kind("translation", "translation", "translations", "Translating",
 POEMS = Kind("poem-generation", "poem", "poems", "Writing")
 
 
+def output_path(output: str | None, *, is_folder: bool) -> Path | None:
+    """Refuse a folder, or what a slash at its end says is one, where a file is written."""
+    if output is None:
+        return None
+    path = Path(output)
+    if not is_folder and (path.is_dir() or output.endswith(("/", os.sep))):
+        raise MistakeError(f"--output: {output} is a folder; give a file, such as {path / 'out.jsonl'}")
+    return path
+
+
 def run_job(
     kind: Kind,
     model: str,
@@ -78,8 +88,6 @@ def run_job(
             raise MistakeError(f"--output: JSON objects, one a line, go to a file that ends in .jsonl, got {output}")
         if output.suffix.lower() == ".json":
             raise MistakeError(f"--output: got {output}; write JSON lines (.jsonl), which can be continued, or text")
-        if output.is_dir():
-            raise MistakeError(f"--output: {output} is a folder; give a file, such as {output / 'out.jsonl'}")
         if output.exists():
             raise MistakeError(f"--output: {output} is there already; only .jsonl files are continued, so remove it")
     if output is not None:

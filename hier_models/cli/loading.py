@@ -73,6 +73,17 @@ def load_pipeline(
     return pipe
 
 
+def trainer_arguments(pipe: Any, batch_size: int) -> Any:
+    """Have a Trainer evaluate where the model was loaded to: by itself it takes what accelerators there are."""
+    from transformers import Seq2SeqTrainingArguments
+
+    if pipe.device.index:
+        hint = f"hide the others, as with CUDA_VISIBLE_DEVICES={pipe.device.index}"
+        raise MistakeError(f"--device: what is evaluated runs on the first device or on all; {hint}")
+    on = {"per_device_eval_batch_size": batch_size, "use_cpu": pipe.device.type == "cpu"}
+    return Seq2SeqTrainingArguments(report_to="none", **on)
+
+
 def required(model: str | None, what: str, example: str) -> str:
     """Refuse a command without a model, where no model is the default."""
     if model is None:

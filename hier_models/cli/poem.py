@@ -13,7 +13,7 @@ import typer
 from . import options
 from .documents import DATA_SUFFIXES, data_suffix, read_stdin, read_text
 from .errors import MistakeError, check_parent, mistakes, say
-from .jobs import POEMS, run_job
+from .jobs import POEMS, output_path, run_job
 from .loading import generation_settings, load_pipeline, required
 from .options import Dtype, InputsFirst, command
 
@@ -27,7 +27,7 @@ def poem(
     rhyme: Annotated[bool, typer.Option("--rhyme")] = False,
     tones: Annotated[bool, typer.Option("--tones")] = False,
     candidates: Annotated[int, typer.Option(min=1, metavar="N")] = 1,
-    output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE")] = None,
+    output: Annotated[str | None, typer.Option("--output", "-o", metavar="FILE")] = None,
     as_json: options.AsJson = False,
     num_beams: options.NumBeams = None,
     settings: options.Set = None,
@@ -48,11 +48,12 @@ def poem(
     asked_for |= {name: True for name, wanted in (("rhyme", rhyme), ("tones", tones)) if wanted}
     file = None if keywords or text in (None, "-") else _file(str(text))
     if file is not None and (output is not None or file.is_dir() or data_suffix(file) in DATA_SUFFIXES):
-        if candidates > 1 and not as_json and (output is None or output.suffix.lower() not in (".jsonl", ".ndjson")):
+        path = output_path(output, is_folder=ray is not None)
+        if candidates > 1 and not as_json and (path is None or path.suffix.lower() not in (".jsonl", ".ndjson")):
             raise MistakeError("--candidates: of many texts only JSON has a place for more; give --json or a .jsonl")
         if seed is not None and batch_size > 1:
             raise MistakeError("--seed: each text is drawn for by itself, so leave out --batch-size")
-        job: dict[str, Any] = {"output": output, "as_json": as_json, "batch_size": batch_size, "seed": seed}
+        job: dict[str, Any] = {"output": path, "as_json": as_json, "batch_size": batch_size, "seed": seed}
         job |= {"text_column": text_column, "set_aside": None, "device": device, "dtype": dtype, "ray": ray}
         run_job(
             POEMS,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -12,7 +11,7 @@ from . import options
 from .books import run_book
 from .errors import MistakeError, given, say
 from .extractive import check_options
-from .jobs import SUMMARIES, run_job
+from .jobs import SUMMARIES, output_path, run_job
 from .loading import generation_settings, given_only, read_phrases
 from .options import Dtype, InputsFirst, command
 from .reporting import tokens_were
@@ -30,7 +29,7 @@ def summarize(
     model: options.Model = MINI_NAME,
     book: Annotated[str | None, typer.Option(metavar="PATH")] = None,
     book_model: Annotated[str | None, typer.Option(metavar="MODEL")] = None,
-    output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE")] = None,
+    output: Annotated[str | None, typer.Option("--output", "-o", metavar="FILE")] = None,
     as_json: options.AsJson = False,
     length: options.SummaryLength = None,
     max_length: options.MaxLength = None,
@@ -67,10 +66,11 @@ def summarize(
     if query is not None and not query.strip():
         raise MistakeError("--query is empty; ask a question, or leave it out")
     phrases = read_phrases(phrase)
+    file = output_path(output, is_folder=book is not None or ray is not None)
     loading: dict[str, Any] = {"device": device, "dtype": dtype, "importance_tagger": importance_tagger}
-    writing: dict[str, Any] = {"output": output, "as_json": as_json, "batch_size": batch_size}
+    writing: dict[str, Any] = {"output": file, "as_json": as_json, "batch_size": batch_size}
     reading: dict[str, Any] = {"text_column": text_column, "set_aside": set_aside, "phrases_column": phrases_column}
-    if show_phrases and not as_json and (output is None or output.suffix.lower() not in (".jsonl", ".ndjson")):
+    if show_phrases and not as_json and (file is None or file.suffix.lower() not in (".jsonl", ".ndjson")):
         raise MistakeError("--show-phrases: only JSON has a place for them; give --json, or an --output in .jsonl")
     if book is not None:
         unused = given("text_column", "query", "set_aside", "ray", "phrase", "phrases_column", *OF_OUTPUT)

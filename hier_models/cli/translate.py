@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -11,7 +10,7 @@ import typer
 from . import options
 from .documents import PAGE_STARTS
 from .errors import MistakeError, say
-from .jobs import TRANSLATIONS, run_job
+from .jobs import TRANSLATIONS, output_path, run_job
 from .loading import generation_settings, given_only, required
 from .options import Dtype, InputsFirst, command
 
@@ -22,7 +21,7 @@ def translate(
     model: options.RequiredModel = None,
     src_lang: Annotated[str | None, typer.Option(metavar="CODE")] = None,
     tgt_lang: Annotated[str | None, typer.Option(metavar="CODE")] = None,
-    output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE")] = None,
+    output: Annotated[str | None, typer.Option("--output", "-o", metavar="FILE")] = None,
     as_json: options.AsJson = False,
     max_length: Annotated[int | None, typer.Option(min=1, metavar="TOKENS")] = None,
     num_beams: options.NumBeams = None,
@@ -36,8 +35,9 @@ def translate(
     dtype: options.NumberFormat = Dtype.auto,
 ) -> None:
     """Translate documents."""
-    job: dict[str, Any] = {"output": output, "as_json": as_json, "batch_size": batch_size, "device": device}
+    job: dict[str, Any] = {"as_json": as_json, "batch_size": batch_size, "device": device}
     job |= {"text_column": text_column, "set_aside": set_aside, "dtype": dtype, "ray": ray}
+    job["output"] = output_path(output, is_folder=ray is not None)
     counts, _ = run_job(
         TRANSLATIONS,
         required(model, "one that translates", "hier-models translate letter.txt -m ./my-model"),

@@ -1,10 +1,17 @@
 """`hier-models evaluate`."""
 
 import json
+import shutil
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+import torch
+from transformers import AutoConfig, Seq2SeqTrainer, Seq2SeqTrainingArguments
 
+from hier_models.cli import loading
+from hier_models.cli.errors import MistakeError
 from hier_models.metrics import reference_free_counts, reference_free_scores
 from tests.cli.commands import expected, jsonl, mistake, run, save_judge, write_jsonl
 from tests.conftest import DOCUMENTS, SUMMARIES
@@ -70,6 +77,39 @@ def test_evaluate_scores_what_summarize_writes(checkpoint: str):
     arguments = ["--num-beams", "2", "--max-length", "7", "--json", "scores.json"]
     run("evaluate", "-m", checkpoint, "data.jsonl", *arguments)
     assert json.loads(Path("scores.json").read_text())["rouge1"] > 0
+
+
+def test_evaluate_reads_of_long_documents_what_the_checkpoint_was_trained_to(checkpoint: str) -> None:
+    config = AutoConfig.from_pretrained(checkpoint)
+    text = " ".join(f"Sentence {number} says {DOCUMENTS[number % 2]}" for number in range(40))
+    write_jsonl("data.jsonl", [{"document": text, "abstract": "A reference."}])
+
+    def read(*options: str) -> dict[str, Any]:
+        run("evaluate", "data.jsonl", "-m", "trained", "--max-length", "5", "--json", "scores.json", *options)
+        return json.loads(Path("scores.json").read_text())["truncation"]
+
+    shutil.copytree(checkpoint, "trained")
+    config.task_specific_params = {"summarization": {"long_documents": "condense", "max_source_length": 50}}
+    config.save_pretrained("trained")
+    condensed, cut = read(), read("--cut")
+    assert condensed["truncated_sentences"] == 0 < condensed["truncated_tokens"]  # whole sentences are left out
+    assert cut["truncated_sentences"] > 0
+    config.task_specific_params = None
+    config.save_pretrained("trained")
+    assert read()["truncated_tokens"] < cut["truncated_tokens"]  # as many tokens as the model has positions
+    assert read("--max-source-length", "50") == cut
+
+
+def test_evaluate_scores_what_mini_writes_for_users() -> None:
+    """In the words of the document, of what is central to it, and in pages."""
+    text = (Path(__file__).parents[2] / "docs" / "ferry.txt").read_text()
+    write_jsonl("data.jsonl", [{"text": text * 3, "summary": "A ferry."}, {"text": text[:400], "summary": "A ferry."}])
+    for options in ([], ["--length", "long"], ["--cut", "--max-source-length", "60", "--max-length", "40"]):
+        run("evaluate", "data.jsonl", "--predictions", "p.jsonl", *options)
+        run("summarize", "data.jsonl", "-o", "out.jsonl", *options)
+        written = [[row["summary"] for row in jsonl(Path(name).read_text())] for name in ("p.jsonl", "out.jsonl")]
+        assert written[0] == written[1]
+        Path("out.jsonl").unlink()
 
 
 def test_evaluate_without_a_length_does_not_stop_at_20_tokens(checkpoint: str, records: str):
@@ -152,3 +192,23 @@ def test_queries_are_for_models_that_read_them(checkpoint: str):
         run(*command)
         cut.append(json.loads(Path("scores.json").read_text())["truncation"]["truncated_tokens"])
     assert cut[0] < cut[1]
+
+
+def test_it_generates_where_it_is_told(checkpoint: str, records: str, monkeypatch: pytest.MonkeyPatch):
+    """A Trainer by itself takes the accelerator that there is, whatever device its model is on."""
+    made: list[Seq2SeqTrainingArguments] = []
+
+    class Trainer(Seq2SeqTrainer):
+        def __init__(self, **options: Any) -> None:
+            super().__init__(**options)
+            made.append(self.args)
+
+    monkeypatch.setattr("hier_models.training.evaluation.Seq2SeqTrainer", Trainer)
+    run("evaluate", "-m", checkpoint, records, "--device", "cpu", "--batch-size", "3", "--perplexity", "20")
+    assert [(args.use_cpu, args.per_device_eval_batch_size) for args in made] == [(True, 3)] * len(made)
+    assert len(made) > 1  # what generates, and what gives the perplexities
+    pipe = SimpleNamespace(device=torch.device("cuda:0"))
+    assert not loading.trainer_arguments(pipe, 3).use_cpu
+    pipe.device = torch.device("cuda:1")
+    with pytest.raises(MistakeError, match="CUDA_VISIBLE_DEVICES=1"):
+        loading.trainer_arguments(pipe, 3)

@@ -531,6 +531,9 @@ def test_mistakes_name_the_options_of_the_command(records: str):
     mistake("summarize", "-m", "lead", "summaries", says="INPUT: folder summaries holds no file that ends in")
     says = "--output: summaries is a folder; give a file, such as summaries/out.jsonl"
     mistake("summarize", "-m", "lead", records, "-o", "summaries", says=says)
+    Path("summaries").rmdir()
+    mistake("summarize", "-m", "lead", records, "-o", "summaries/", says=says.replace("summaries is", "summaries/ is"))
+    assert not Path("summaries").exists()
     Path("taken.txt").write_text("mine")
     mistake(
         "summarize", "-m", "lead", records, "--set-aside", "taken.txt", says="--set-aside: taken.txt is there already"
