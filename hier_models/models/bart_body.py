@@ -230,6 +230,16 @@ class BartBodyModel(nn.Module):
                 getattr(self, part).embed_tokens = value
 
 
+def tensor_parallel_plan(attentions: Iterable[str], networks: Iterable[str]) -> dict[str, str]:
+    """How processes share out attentions, by heads, and the feed-forward networks of layers, by names with wildcards.
+
+    A layer's attention to the source is whole in each of them: a head of it, which has a number, says what is copied.
+    """
+    heads, neurons = dict.fromkeys(("q_proj", "k_proj", "v_proj"), "colwise"), {"fc1": "colwise", "fc2": "rowwise"}
+    parts = ((attentions, heads | {"out_proj": "rowwise"}), (networks, neurons))
+    return {f"{name}.{part}": style for names, styles in parts for name in names for part, style in styles.items()}
+
+
 def copied_tokens(
     config: PreTrainedConfig,
     source_ids: torch.Tensor | None,  # (batch, source)

@@ -27,6 +27,7 @@ from .bart_body import (
     of_both,
     recorded,
     target_of,
+    tensor_parallel_plan,
 )
 from .bart_warm_start import BartWarmStart
 from .bos_positions import (
@@ -231,22 +232,15 @@ class HatBartDecoder(BartBodyDecoder, HatBartPreTrainedModel):
             attended.layers.append(make_layer())
 
 
-# How tensor parallelism shares out attentions, by heads, and feed-forward networks. Of the attention to the source, a
-# head of which says what is copied, each process has all.
-_BY_HEADS = {"q_proj": "colwise", "k_proj": "colwise", "v_proj": "colwise", "out_proj": "rowwise"}
-_OF_LAYERS = {**{f"self_attn.{part}": style for part, style in _BY_HEADS.items()}, "fc1": "colwise", "fc2": "rowwise"}
-TENSOR_PARALLEL_PLAN = {
-    **{f"encoder.layers.*.{part}": style for part, style in _OF_LAYERS.items()},
-    **{f"encoder.hierarchical_layers.*.{part}": style for part, style in _OF_LAYERS.items()},
-    **{f"decoder.layers.*.{part}": style for part, style in _OF_LAYERS.items()},
-    **{f"decoder.layers.*.hierarchical_attn.{part}": style for part, style in _BY_HEADS.items()},
-}
+LAYERS = ("encoder.layers.*", "encoder.hierarchical_layers.*", "decoder.layers.*")
 
 
 class HatBartModel(BartBodyModel, HatBartPreTrainedModel):
     """HAT-BART without a head. Source: section 3, figure 1. With `hierarchical_layers=0`, equal to [`BartModel`]."""
 
-    _tp_plan = TENSOR_PARALLEL_PLAN
+    _tp_plan = tensor_parallel_plan(
+        attentions=[f"{part}.self_attn" for part in LAYERS] + ["decoder.layers.*.hierarchical_attn"], networks=LAYERS
+    )
     encoder_class, decoder_class = HatBartEncoder, HatBartDecoder
 
     @can_return_tuple

@@ -21,7 +21,7 @@ from transformers.utils import TransformersKwargs, can_return_tuple
 from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
-from .bart_body import BartBodyModel, as_output, of_both, target_of
+from .bart_body import BartBodyModel, as_output, of_both, target_of, tensor_parallel_plan
 from .bart_warm_start import BartWarmStart
 from .bos_positions import token_positions
 from .configuration_highlight_transformer import HighlightTransformerConfig
@@ -134,6 +134,8 @@ class HighlightTransformerDecoder(CopyDecoder, HighlightTransformerPreTrainedMod
 class HighlightTransformerModel(BartBodyModel, HighlightTransformerPreTrainedModel):
     """The Highlight-Transformer, without a head (section 3); with BART's body and no highlights, BART exactly."""
 
+    # Which heads of the encoder are highlighted, their numbers say, so it has them all.
+    _tp_plan = tensor_parallel_plan(["decoder.layers.*.self_attn"], ["encoder.layers.*", "decoder.layers.*"])
     encoder_class, decoder_class = HighlightTransformerEncoder, HighlightTransformerDecoder
 
     @can_return_tuple

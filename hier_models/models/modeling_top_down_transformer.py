@@ -19,7 +19,7 @@ from transformers.generation import GenerationMixin
 from transformers.processing_utils import Unpack
 from transformers.utils import TransformersKwargs, can_return_tuple
 
-from .bart_body import BartBodyModel, as_output, of_both, target_of
+from .bart_body import BartBodyModel, as_output, of_both, target_of, tensor_parallel_plan
 from .configuration_top_down_transformer import TopDownTransformerConfig
 from .copy_mechanism import CopyDecoder
 from .encoder_top_down_transformer import TopDownTransformerEncoder, TopDownTransformerPreTrainedModel
@@ -46,6 +46,11 @@ class TopDownTransformerModel(BartBodyModel, TopDownTransformerPreTrainedModel):
     With `top_down_update="none"` and a window of twice the source, equal to [`BartModel`].
     """
 
+    # Layers of segments have two numbers in their names, of which Transformers knows one.
+    _tp_plan = tensor_parallel_plan(
+        ["encoder.layers.*.self_attn", "encoder.layers.*.segment_attn", "decoder.layers.*.self_attn"],
+        ["encoder.layers.*", "decoder.layers.*"],
+    )
     encoder_class, decoder_class = TopDownTransformerEncoder, TopDownTransformerDecoder
 
     @can_return_tuple

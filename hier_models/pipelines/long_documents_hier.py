@@ -67,7 +67,7 @@ def condense(
         own = [
             part
             for text, size in zip(own, count(own), strict=True)
-            for part in ([text] if size <= room // 2 else textwrap.wrap(text, max(1, len(text) * room // (4 * size))))
+            for part in ([text] if size <= room // 2 else _wrapped(text, max(1, len(text) * room // (4 * size))))
         ]
         sentences += own
         numbers += [number] * len(own)
@@ -87,6 +87,11 @@ def condense(
         return "\n".join(filter(None, [head, *(sentences[place].strip() for place in central)]))
     texts = {number: " ".join(text for its, text in kept if its == number) for number in dict.fromkeys(dict(kept))}
     return [{**value[number], "content": text} if name == "turns" else text for number, text in texts.items()]
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    # Of a longer word, textwrap copies all that is left for each line.
+    return textwrap.wrap(re.sub(rf"(\S{{{width}}})(?=\S)", r"\1 ", text), width)
 
 
 def shorten(name: str, value: Any, room: int, *how: Any, limit: int, length: Callable[[Any], int]) -> Any:

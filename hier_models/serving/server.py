@@ -20,6 +20,7 @@ from typing import Annotated, Any, Literal
 from fastapi import Depends, FastAPI, HTTPException, Request, Response, UploadFile
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse, JSONResponse, StreamingResponse
+from fastapi.security import HTTPBearer
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -41,6 +42,7 @@ KINDS = ("text", "sentences", "turns", "documents")
 Event = tuple[str, dict[str, Any]]
 Events = asyncio.Queue[Event]
 Turn = Annotated[dict[Literal["role", "content"], str], Field(min_length=2)]
+Page = Annotated[dict[Literal["start", "page"], int], Field(min_length=2)]
 Phrase = str | tuple[str, Annotated[float, Field(ge=0, allow_inf_nan=False)]]
 
 
@@ -53,7 +55,7 @@ class Asked(BaseModel):
     sentences: list[str] | None = Field(None, description="The document, cut into its sentences.")
     turns: list[Turn] | None = Field(None, description="A dialogue: role and content of each turn.")
     documents: list[str] | None = Field(None, description="Several articles, to summarize together.")
-    page_starts: list[dict[Literal["start", "page"], int]] | None = Field(
+    page_starts: list[Page] | None = Field(
         None, description="From which character of `text` on it stands on which page, for `sources`."
     )
     query: str | None = Field(None, description="What the summary is to answer, or be about.")
@@ -128,6 +130,7 @@ class Problem(BaseModel):
 PROBLEMS: dict[int | str, dict[str, Any]] = {
     status: {"model": Problem, "description": text}
     for status, text in {
+        400: "The form cannot be taken apart.",
         401: "The token is missing or wrong.",
         403: "The request comes from a page of another site.",
         408: "The request came too slowly.",
@@ -185,6 +188,8 @@ def create_app(pipe: Any, name: str, limits: Limits, only_local: bool) -> FastAP
         phrases=knows_phrases, shows=shows(pipe), token=bool(token), most=limits.max_bytes,
     )  # fmt: skip
 
+    # Only described here: `_Gate` looks at it, before a body is read.
+    guarded = [Depends(HTTPBearer(auto_error=False))] if token else []
     app = FastAPI(
         title="hier_models",
         description="Summaries of long documents.",
@@ -210,7 +215,7 @@ def create_app(pipe: Any, name: str, limits: Limits, only_local: bool) -> FastAP
             raise HTTPException(503, "The server is about to stop.")
         return {"status": "ok", "model": name, "waiting": len(batcher.waiting)}
 
-    @app.get("/metrics", responses={200: {"content": {"text/plain": {}}}, 401: PROBLEMS[401]})
+    @app.get("/metrics", dependencies=guarded, responses={200: {"content": {"text/plain": {}}}, 401: PROBLEMS[401]})
     async def metrics() -> Response:
         """Numbers for Prometheus."""
         return Response(generate_latest(registry), media_type="text/plain; version=0.0.4; charset=utf-8")
@@ -248,6 +253,7 @@ def create_app(pipe: Any, name: str, limits: Limits, only_local: bool) -> FastAP
 
     document = Depends(functools.partial(_read, limits))
     body: dict[str, Any] = {"openapi_extra": {"requestBody": _body_schema()}, "responses": PROBLEMS}
+    body["dependencies"] = guarded
 
     @app.post("/summarize", response_model=Summary, **body)
     async def summarize(request: Request, asked: Asked = document) -> Response:
@@ -346,10 +352,13 @@ def _body_schema() -> dict[str, Any]:
     }
     file = {"type": "string", "format": "binary", "description": "A text, PDF, Word, HTML, Markdown or subtitle file."}
     form = {**schema, "properties": {**text, "phrases": {"type": "array", "items": {"type": "string"}}, "file": file}}
-    return {
-        "required": True,
-        "content": {"application/json": {"schema": schema}, "multipart/form-data": {"schema": form}},
+    # A pydantic model's schema has no word for that exactly one of them is given, and what is null is not given.
+    one = {kind: {"required": [kind], "properties": {kind: {"not": {"type": "null"}}}} for kind in (*KINDS, "file")}
+    bodies = {
+        "application/json": {**schema, "oneOf": [one[kind] for kind in KINDS]},
+        "multipart/form-data": {**form, "oneOf": [one["text"], one["file"]]},
     }
+    return {"required": True, "content": {kind: {"schema": body} for kind, body in bodies.items()}}
 
 
 async def _leave(request: Request, events: Events) -> None:

@@ -8,7 +8,7 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from transformers import PreTrainedModel, Trainer, TrainerCallback, TrainingArguments
@@ -16,7 +16,7 @@ from transformers.integrations.deepspeed import unset_hf_deepspeed_config
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.trainer_callback import ExportableState
 
-from .arguments import RecipeError
+from .arguments import Recipe, RecipeError
 
 
 logger = logging.getLogger(__name__)
@@ -135,6 +135,17 @@ def check_zero3(model: PreTrainedModel) -> None:
                 f"training: ZeRO-3 gathers weights whenever they are used, and {type(part).__name__} uses them for "
                 "each token, of which the processes have unlike numbers; use ZeRO-2 or FSDP2 (examples/accelerate)"
             )
+
+
+def check_writing(trainer: Trainer, recipe: Recipe) -> None:
+    """Refuse, before the first step, what would fail after the last one: to write texts with what is shared out."""
+    writes = recipe.training.predict_with_generate or recipe.data.test is not None
+    is_shared_out = trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled
+    if is_shared_out and writes and cast(PreTrainedModel, trainer.model).can_generate():
+        raise RecipeError(
+            "training: nothing is generated with FSDP or DeepSpeed; set predict_with_generate: false, leave out "
+            "data: test, and score the model afterwards with hier-models evaluate"
+        )
 
 
 def prepare_sharding(model: PreTrainedModel, plugin: Any) -> None:

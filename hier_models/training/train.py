@@ -15,7 +15,14 @@ from transformers.integrations.integration_utils import get_reporting_integratio
 
 from .arguments import Recipe, RecipeError, mistakes_of, set_accumulation
 from .callbacks import BrightnessDecay, SoftPretraining, SurrogateLog, check_hard_attention
-from .distributed import ProcessesInCheckpoint, has_loss_over_labels, loss_over_labels, prepare_streams, whole_weights
+from .distributed import (
+    ProcessesInCheckpoint,
+    check_writing,
+    has_loss_over_labels,
+    loss_over_labels,
+    prepare_streams,
+    whole_weights,
+)
 from .evaluation import write_json
 from .learning_rates import PerplexityDecay, optimizer_with_rates
 from .resuming import RECIPE_FILE, RESULTS_FILE, LengthInCheckpoint, check_same_model, checkpoint_to_resume
@@ -108,6 +115,7 @@ def run_training(recipe: Recipe, deadline: float | None = None) -> dict[str, Any
         in_order=task.in_order,
         **task.trainer_options(),
     )
+    check_writing(trainer, recipe)
     # Those that report behind those that add to the log.
     for kind in get_reporting_integration_callbacks(arguments.report_to):
         if (reporting := trainer.pop_callback(kind)) is not None:

@@ -72,6 +72,12 @@ class HierTrainer(Seq2SeqTrainer):
             for name, value in training.items():
                 setattr(self.args, name, value)
 
+    def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
+        if state_dict is not None:  # gathered from several processes, where weights that are one are no more
+            tied = getattr(self.model, "all_tied_weights_keys", {})
+            state_dict = {name: weight for name, weight in state_dict.items() if tied.get(name) not in state_dict}
+        super()._save(output_dir, state_dict)
+
     def prediction_step(self, model: Any, *args: Any, **kwargs: Any) -> Any:
         """Predict a batch, by generating where the model can; see `Seq2SeqTrainer`."""
         if cast(PreTrainedModel, self.model).can_generate():

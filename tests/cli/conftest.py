@@ -4,10 +4,18 @@ import shutil
 from pathlib import Path
 
 import pytest
+import torch
 
-from hier_models import HatBartForConditionalGeneration, HatBartProcessor, checkpoints
+from hier_models import (
+    HamConfig,
+    HamForConditionalGeneration,
+    HatBartForConditionalGeneration,
+    HatBartProcessor,
+    checkpoints,
+)
 from tests.cli.commands import write_jsonl
 from tests.conftest import DOCUMENTS, SUMMARIES
+from tests.ham.poems import poem_processor
 
 
 @pytest.fixture(autouse=True)
@@ -43,4 +51,16 @@ def mini(checkpoint: str, tmp_path_factory: pytest.TempPathFactory, monkeypatch:
     folder = tmp_path_factory.mktemp("package") / "mini"
     shutil.move(checkpoint, folder)
     monkeypatch.setattr(checkpoints, "MINI", str(folder))
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def poet(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("poet")
+    processor = poem_processor()
+    torch.manual_seed(0)
+    config = HamConfig(vocab_size=len(processor.tokenizer), d_model=8, attention_depth=2)
+    config.task_specific_params = {"poem-generation": {"lengths": [5, 7]}}
+    HamForConditionalGeneration(config).save_pretrained(folder)
+    processor.save_pretrained(folder)
     return str(folder)

@@ -4,23 +4,10 @@ import shutil
 from pathlib import Path
 
 import pytest
-import torch
 
 from hier_models import HamConfig, HamForConditionalGeneration
 from tests.cli.commands import run, write_jsonl
 from tests.ham.poems import FIVE, POEMS, poem_processor
-
-
-@pytest.fixture(scope="module")
-def poet(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("poet")
-    processor = poem_processor()
-    torch.manual_seed(0)
-    config = HamConfig(vocab_size=len(processor.tokenizer), d_model=8, attention_depth=2)
-    config.task_specific_params = {"poem-generation": {"lengths": [5, 7]}}
-    HamForConditionalGeneration(config).save_pretrained(folder)
-    processor.save_pretrained(folder)
-    return str(folder)
 
 
 def test_a_poem_from_a_text_a_file_or_standard_input(poet):

@@ -99,6 +99,20 @@ def test_the_lines_of_one_process_although_a_worker_is_killed(address: str, chec
 
 
 @pytest.mark.slow
+def test_translations_and_poems(address: str, checkpoint: str, poet: str):
+    poems = [{"id": f"p{number}", "text": text} for number, text in enumerate(("春风吹青山", "明月照花", "青山春风"))]
+    for command, job in (
+        ("translate", [write_jsonl("texts.jsonl", rows(4)), "-m", checkpoint, "--chunk-length", "40"]),
+        ("poem", [write_jsonl("poems.jsonl", poems), "-m", poet, "--length", "5"]),
+    ):
+        run(command, *job, "-o", f"{command}.jsonl")
+        run(command, *job, "-o", command, "--ray", address)
+        found = by_id(parts(command))
+        assert found == by_id(jsonl(Path(f"{command}.jsonl").read_text()))
+        assert len(found) == {"translate": 4, "poem": 3}[command]
+
+
+@pytest.mark.slow
 def test_a_pipeline_over_a_dataset(address: str, checkpoint: str):
     ray.init(address, log_to_driver=False)
     try:

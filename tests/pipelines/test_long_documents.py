@@ -4,6 +4,7 @@ import copy
 import logging
 import math
 import re
+import time
 
 import pytest
 import torch
@@ -138,6 +139,16 @@ def test_what_has_no_sentences_is_taken_apart(text):
     for counting in (count, lambda texts: [*map(len, texts)]):
         condensed = condense("text", text, 20, counting)
         assert 0 < sum(counting(condensed.split("\n"))) <= 20
+
+
+def test_a_word_of_megabytes_is_taken_apart_in_seconds():
+    begun = time.process_time()
+    kept = condense(
+        "text", f"Bees fly. {'z' * 2**22} They rest. x-ray", 40, lambda texts: [len(t) // 4 for t in texts]
+    )
+    assert time.process_time() - begun < 15  # copying the rest for each line, minutes
+    assert kept.startswith("Bees fly.")
+    assert all(len(word) <= 40 for word in kept.split() if "z" in word)
 
 
 @pytest.mark.parametrize("text", ["", "    ", "\n\n"])

@@ -140,6 +140,7 @@ def test_stream(server: Running, answers: dict[str, str]):
         (b'{"turns": [{"role": "Ann", "content": ""}]}', "empty"),
         (b'{"turns": [{"role": "Ann"}]}', "turns.0"),
         (b'{"text": 5}', "text: "),
+        (b'{"text": "a", "page_starts": [{"start": 0}]}', "page_starts.0: "),
         (b'{"text": "\\ud800"}', "Invalid JSON"),
         (b'{"text": "\xff"}', "Invalid JSON"),
         (b'{"text": "a", "words": "line"}', "words: there is no such field; there are text, sentences, turns,"),
@@ -166,7 +167,9 @@ def test_other_mistakes(server: Running):
         assert answer.headers["content-type"] == "application/json"
         assert client.head("/").status_code == client.head("/health").status_code == 200
         assert client.post("/summarize", content=b"text").status_code == 415
-        large = client.post("/summarize", json={"text": "a " * 2**22})
+        broken = client.post("/summarize", content=b"text", headers={"Content-Type": "multipart/form-data"})
+        assert (broken.status_code, broken.json()) == (400, {"detail": "Missing boundary in multipart."})
+        large = client.post("/summarize", json={"text": "z" * 10**7})  # a word
         assert large.status_code == 413
         assert "8,388,608 bytes" in large.json()["detail"]
         pieces = client.post(
@@ -196,6 +199,10 @@ def test_token(model: str):
                 answer = client.post(path, json={"text": "One."}, headers=headers)
                 assert answer.status_code == 401
                 assert answer.headers["WWW-Authenticate"] == "Bearer"
+        described = client.get("/openapi.json").json()
+        assert described["components"]["securitySchemes"] == {"HTTPBearer": {"type": "http", "scheme": "bearer"}}
+        asks = {(path, "security" in each) for path, kinds in described["paths"].items() for each in kinds.values()}
+        assert asks == {("/health", False), ("/metrics", True), ("/summarize", True), ("/summarize/stream", True)}
         good = {"Authorization": "Bearer s3cret", "Host": "summaries.example"}
         assert client.post("/summarize", json={"text": "One."}, headers=good).status_code == 200
         assert client.get("/metrics", headers=good).status_code == 200

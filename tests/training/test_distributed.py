@@ -285,6 +285,17 @@ def test_what_stops_one_process_stops_all_and_the_run_goes_on_bit_for_bit(tmp_pa
 # Parts that need no second process
 
 
+def test_weights_that_are_one_are_written_once_when_they_were_gathered(tmp_path):
+    model = BartForConditionalGeneration(BartConfig(vocab_size=8, d_model=16, encoder_layers=1, decoder_layers=1))
+    trainer = HierTrainer(model, Seq2SeqTrainingArguments(str(tmp_path / "run"), use_cpu=True))
+    gathered = {name: weight.clone() for name, weight in model.state_dict().items()}
+    trainer._save(str(tmp_path / "gathered"), gathered)
+    trainer.save_model(str(tmp_path / "whole"))
+    found, expected = (load_file(tmp_path / folder / "model.safetensors") for folder in ("gathered", "whole"))
+    assert found.keys() == expected.keys() != gathered.keys()
+    assert all(torch.equal(found[name], weight) for name, weight in expected.items())
+
+
 def test_the_loss_over_labels():
     torch.manual_seed(0)
     logits, labels = torch.randn(3, 4, 7), torch.randint(7, (3, 4))

@@ -1,0 +1,43 @@
+"""Requests made of the server's own description (OpenAPI), good ones and bad ones."""
+
+from collections import Counter
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from tests.serving.servers import Running
+
+
+schemathesis = pytest.importorskip("schemathesis")
+checks = pytest.importorskip("schemathesis.specs.openapi.checks")
+# That a model knows no lengths, or a text says nothing, is no matter of the description: 422 says so.
+UNDESCRIBED = [checks.positive_data_acceptance]
+FEW = settings(
+    max_examples=25, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck)
+)
+
+
+@pytest.mark.parametrize("mode", ["positive", "negative"])
+@pytest.mark.parametrize("path", ["/summarize", "/summarize/stream"])
+def test_whatever_is_asked_gets_an_answer_of_the_description(server: Running, path: str, mode: str):
+    operation = schemathesis.openapi.from_url(f"{server.url}/openapi.json")[path]["POST"]
+    seen: Counter[tuple[str, int]] = Counter()
+
+    @FEW
+    @given(operation.as_strategy(generation_mode=schemathesis.GenerationMode(mode)))
+    def come(case):
+        # An undescribed status or content, a bad request that is taken, and any 500 fail here.
+        answer = case.call_and_validate(excluded_checks=UNDESCRIBED, timeout=120)
+        assert "Traceback" not in answer.text
+        seen[case.media_type, answer.status_code] += 1
+
+    come()
+    assert {kind for kind, _ in seen} == {"application/json", "multipart/form-data"}
+    good = sum(count for (_, status), count in seen.items() if status == 200)
+    assert good >= 3 if mode == "positive" else good <= 3  # a form has no way to say that a text is a number
+
+
+def test_other_operations(server: Running):
+    schema = schemathesis.openapi.from_url(f"{server.url}/openapi.json")
+    for path in ("/health", "/metrics"):
+        assert schema[path]["GET"].Case().call_and_validate().status_code == 200
