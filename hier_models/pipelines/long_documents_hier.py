@@ -16,6 +16,7 @@ from .document_pipeline_hier import Example, as_text
 
 
 ENDS, CLOSING = (".", "!", "?", "…"), "\"'”’)] "  # of sentences
+LEAST_WORDS = 5  # of a whole sentence
 LEAST_REPEATED = 5  # tokens of a sentence that a page has once
 _WORD = re.compile(r"\w+")
 # How much a sentence has of what its neighbours have in common with a query: answers stand beside what is asked for.
@@ -53,8 +54,9 @@ def condense(
     """Keep of a document what there is room for, in its order and its structure.
 
     Half of the room is for the beginning, of each article alike; a dialogue's says no more than the rest of it. The
-    other half is for the sentences that are most like all others. With a query, all of it is for those that are most
-    like the query. What has no sentences is taken apart at its spaces.
+    other half is for the sentences that are most like all others; in a text, not for items of lists, if there are
+    enough sentences. With a query, all of it is for those that are most like the query. What has no sentences is taken
+    apart at its spaces.
 
     Source: to extract first, and to write what the extract says: Liu et al. (2018), Generating Wikipedia by
     Summarizing Long Sequences, section 4.1.
@@ -80,7 +82,13 @@ def condense(
         totals[article] += size
         if totals[article] <= each:
             begins.add(place)
-    central = central_sentences(sentences, sizes, room - sum(sizes[place] for place in begins), begins, query)
+    room -= sum(sizes[place] for place in begins)
+    besides = begins
+    if name == "text" and not query:  # items of lists are no sentences, if there are enough of these
+        whole = {place for place, text in enumerate(sentences) if _is_whole(text)} - begins
+        if sum(sizes[place] for place in whole) >= room:
+            besides = set(range(len(sentences))) - whole
+    central = central_sentences(sentences, sizes, room, besides, query)
     kept = [(numbers[place], sentences[place].strip()) for place in sorted(begins | set(central))]
     if name == "text":
         head = " ".join(sentences[place].strip() for place in sorted(begins))
@@ -92,6 +100,10 @@ def condense(
 def _wrapped(text: str, width: int) -> list[str]:
     # Of a longer word, textwrap copies all that is left for each line.
     return textwrap.wrap(re.sub(rf"(\S{{{width}}})(?=\S)", r"\1 ", text), width)
+
+
+def _is_whole(sentence: str) -> bool:
+    return sentence.rstrip(CLOSING).endswith(ENDS) and len(sentence.split()) >= LEAST_WORDS
 
 
 def shorten(name: str, value: Any, room: int, *how: Any, limit: int, length: Callable[[Any], int]) -> Any:

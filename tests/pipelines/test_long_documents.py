@@ -157,6 +157,19 @@ def test_of_nothing_nothing_is_read(text):
     assert condense("turns", [], 10, count) == condense("documents", [], 10, count) == []
 
 
+def test_items_of_lists_are_not_central() -> None:
+    items = [f"harbour ferry bridge tide {number}" for number in range(9)]
+    sentences = [f"On day {number} the people of the village waited for the boats." for number in range(9)]
+    text = "\n\n".join([*sentences[:3], *items, *sentences[3:]])
+    read = condense("text", text, 60, lambda texts: [len(one.split()) for one in texts])
+    assert "harbour" not in read
+    assert read.count("waited") == 5
+    few = condense(
+        "text", "\n\n".join([*sentences[:2], *items]), 60, lambda texts: [len(one.split()) for one in texts]
+    )
+    assert few.count("harbour") > 4  # the most of the document
+
+
 def test_central_sentences_are_those_like_all_others():
     sentences = ["Bees fly.", "Bees fly home to the hive.", "Rain.", "The hive is home to bees.", "Bees fly."]
     assert central_sentences(sentences[:4], [1] * 4, 2) == [1, 3]
