@@ -183,7 +183,10 @@ def main() -> None:
         return
     lengths, rates, steps, seeds = (given.sentences, given.rates, given.steps, given.seeds)
     if given.quick:
-        lengths, rates, steps, seeds = [2], RATES[1:2], 300, 1
+        lengths, steps = ([2], 300) if given.task == "translation" else ([6], 700)
+        rates, seeds = RATES[1:2], 1
+    if given.task == "retrieval" and min(lengths) < 4:
+        parser.error("--sentences must be at least 4 for retrieval: others have each word of a query")
     rows = []
     for sentences in lengths:
         for kind in given.models:
