@@ -55,7 +55,7 @@ SET_UP = (
 TRIED = re.compile(r"hier-models train (examples/recipes/\S+\.yaml)(?: --variant (\w+))? --smoke")
 
 # Proofs of mechanisms, minutes each: a test of its own runs each of them in its smallest form.
-PROOF = re.compile(r"python examples/mechanisms/(\w+)\.py(?: --[\w -]+)?")
+PROOF = re.compile(r"python examples/mechanisms/(\w+)\.py(?: --[\w .\"-]+)?")
 
 # Pages on packages that are not ours to install: tests/pipelines/test_with_others.py runs them where they are.
 OTHERS = ("docs/guides/with_others.md",)
