@@ -274,7 +274,7 @@ def main() -> None:
     for mode, dtype in itertools.product(arguments.modes, arguments.dtypes):
         kind = getattr(torch, dtype)
         rows += measure_all(arguments.models, mode, kind, sorted(arguments.lengths), arguments.repeats)
-    setting = f"Encoders alone, batch 1; {arguments.repeats} rounds; {machine()}."
+    setting = f"Encoders alone, batch 1; {machine()}."
     print(f"{setting}\n\n{table(HEADER, rows)}")
     if arguments.update:
         update(arguments.update, setting, HEADER, rows, keys=4)
