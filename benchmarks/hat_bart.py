@@ -1,6 +1,6 @@
 """Speed and memory of HAT-BART beside plain BART, and of its processor beside the tokenizer, in one run.
 
-    python benchmarks/hat_bart.py                                  # all rows, about 25 minutes on 2 cores
+    python benchmarks/hat_bart.py                                  # all rows, about 40 minutes on 2 cores
     python benchmarks/hat_bart.py --rows training --dtypes bfloat16
     python benchmarks/hat_bart.py --rows tokens --dtypes bfloat16  # training in one and in two processes, by gloo
     python benchmarks/hat_bart.py --update model_cards/hat_bart.md # also write the rows into the card's table
