@@ -7,8 +7,6 @@ import numpy as np
 import pytest
 import torch
 
-from tests import forks
-
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 MARKED = "# A card\n\n<!-- benchmark: begin -->\nOld.\n\n{}\n<!-- benchmark: end -->\n\nMore.\n"
@@ -63,16 +61,3 @@ def test_rows_that_were_not_measured_stay_unless_the_header_has_changed(load, tm
     load("measuring").update(card, "New.", ["model", "time"], [["BART", "4"]], keys=1)
     table = "\n".join(["| model | time |", "| --- | --- |", *kept, "| BART | 4 |"])
     assert card.read_text(encoding="utf-8") == MARKED.replace("Old.", "New.").format(table)
-
-
-@pytest.mark.slow
-def test_each_model_is_measured_in_its_process(tmp_path):
-    models = ["Top-Down", "Top-Down int8"]
-    settings = ["--models", *models, "--lengths", "16", "--repeats", "2"]
-    result = forks.run(forks.SCRIPT, str(BENCHMARKS / "top_down_transformer.py"), *settings, timeout=600)
-    assert result.returncode == 0, result.stderr
-    rows = [line.strip("| ").split(" | ") for line in result.stdout.splitlines() if line.startswith("| forward")]
-    assert [row[1:4] for row in rows] == [["bfloat16", "16", models[0]], ["int8", "16", models[1]]]
-    for row in rows:
-        assert float(row[4].split()[0]) > 0
-        assert float(row[6]) > 0
