@@ -13,9 +13,10 @@ standard, flat and coarse-to-fine soft attention.
 Encoding is of one document, without beams: for Model 3 the coarse representations, for the others everything. The
 documents of a batch are all the same one, and what was encoded of it is copied for the others, so that long batches
 can be measured; a batch takes that time for each of its documents. A step is what `generate` takes after encoding,
-reading what is selected included, over 50. Times are medians; memory is the peak of process or device while
-generating, what was encoded included, less what it had when the model was made. A model is not measured where a run
-would take longer than `--limit` seconds or its word states, for all beams, more than `--memory` GiB.
+reading what is selected included, over 50; the processor's is that of all threads. Times are medians; memory is the
+peak of process or device while generating, what was encoded included, less what it had when the model was made. A
+model is not measured where a run would take longer than `--limit` seconds or its word states, for all beams, more than
+`--memory` GiB.
 
 Training is one step of SGD on a batch of 20 documents of 10 sentences with targets of 15 tokens, as in the thesis.
 """
@@ -32,7 +33,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from measuring import DEVICE, machine, peak_so_far, seconds, table, update
+from measuring import DEVICE, Cost, cost, machine, peak_so_far, seconds, table, update
 
 
 OURS, ALL_ROWS = "Model 3", "Model 3, all rows"
@@ -135,8 +136,9 @@ def measure(
         for number in beams:
             if kind != OURS and documents * number * words > arguments["memory"] * 2**30:
                 continue
-            times, rows, _ = [], None, _peak(reset=True)
-            while len(times) < arguments["repeats"] and (not times or sum(times) < arguments["budget"]):
+            taken: list[Cost] = []
+            rows, _ = None, _peak(reset=True)
+            while len(taken) < arguments["repeats"] and sum(found.clock for found in taken) < arguments["budget"]:
                 output = encoded.output()
                 mask = encoded.inputs["attention_mask"]
 
@@ -148,16 +150,18 @@ def measure(
                     )
                     rows = found.get("encoded_rows")
 
-                times.append(seconds(run))
+                taken.append(cost(run))
+            processor, clock = map(statistics.median, zip(*taken, strict=True))
             yield {
                 "beams": number,
                 "sentences": length,
                 "encoding": encoded.seconds,
-                "step": statistics.median(times) / TOKENS,
+                "step": clock / TOKENS,
+                "processor": processor / TOKENS,
                 "memory": _peak() - before,
                 "rows": length if rows is None else rows.float().mean().item(),
             }
-            longest = max(longest, statistics.median(times))
+            longest = max(longest, clock)
         known.append((length, encoded.seconds, longest))
         del encoded
         gc.collect()
@@ -234,6 +238,8 @@ def _rows(found: dict[tuple[int, int, int], dict[str, dict[str, float]]]) -> lis
 
         whole = {kind: batch * case["encoding"] + TOKENS * case["step"] for kind, case in cases.items()}
         rows.append(["decoding step", *key, *_cells(cases, lambda kind, cases=cases: cases[kind]["step"], 1e-3, "ms")])
+        used = _cells(cases, lambda kind, cases=cases: cases[kind]["processor"], 1e-3, "ms")
+        rows.append(["decoding step, processor", *key, *used])
         if sentences != least:
             rows.append([f"decoding step, times that of {least} sentences", *key, *_cells(cases, growth, 1, "×", 2)])
         rows.append(["sentences read", *key, *_cells(cases, lambda kind, cases=cases: cases[kind]["rows"], 1, "")])

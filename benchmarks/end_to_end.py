@@ -29,7 +29,7 @@ from typing import Any
 
 import torch
 import transformers
-from measuring import machine, peak_so_far, table
+from measuring import machine, peak_so_far, spread, table
 from tqdm import tqdm
 from transformers import PreTrainedTokenizerFast, pipeline
 
@@ -229,11 +229,6 @@ def measure(name: str, words: int, arguments: argparse.Namespace) -> list[dict[s
             case = {"words": words, "beams": beams, "batch": batch, "read": read, "written": written}
             found.append({**case, "processor": batch / used, "clock": batch / taken, "peak": peak})
     return found
-
-
-def spread(values: list[float], digits: int) -> str:
-    median, least, most = (f"{value:.{digits}f}" for value in (statistics.median(values), min(values), max(values)))
-    return median if len(values) == 1 else f"{median} ({least} to {most})"
 
 
 def rows_of(name: str, rounds: list[dict[str, float]]) -> list[list[str]]:

@@ -1,20 +1,31 @@
 """Speed and memory of HAT-BART beside plain BART, and of its processor beside the tokenizer, in one run.
 
-    python benchmarks/hat_bart.py                                  # all rows, about 25 minutes on 2 cores
+    python benchmarks/hat_bart.py                                  # all rows, about 40 minutes on 2 cores
     python benchmarks/hat_bart.py --rows training --dtypes bfloat16
+    python benchmarks/hat_bart.py --rows tokens --dtypes bfloat16  # training in one and in two processes, by gloo
     python benchmarks/hat_bart.py --update model_cards/hat_bart.md # also write the rows into the card's table
 
 Both models have the same shape (6+6 layers, d 768, 12 heads), take the same documents and use SDPA. Times of the two
 are taken in turn, and the median of each counts, so that a slow minute of the machine hurts both. Memory is the peak
 of a process of its own, less what it had before the model was made. A GPU is used where there is one.
+
+Tokens a second, of source and target, are those of a training step of mini as it is (copy head, 12 documents) and of
+the shape of bart-base (4 documents), beside a BART of that shape: in one process with all threads, and in two of DDP
+with half of them and a batch each. Medians of rounds in turn, with the least and the most in brackets.
 """
 
 import argparse
+import multiprocessing
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
+import numpy as np
 import torch
 from measuring import (
     DEVICE,
@@ -24,7 +35,11 @@ from measuring import (
     medians,
     peak_in_fresh_process,
     peak_of_training,
+    prepare,
+    rounds,
+    spread,
     table,
+    together,
     training_step,
     update,
 )
@@ -46,15 +61,26 @@ SHAPE = {
     "decoder_ffn_dim": 3072,
     "attn_implementation": "sdpa",
 }
-ROWS = ("sizes", "import", "processor", "training", "generation")
+# Of tokens a second: documents, tokens of source and target.
+BATCHES = {"mini": (12, 256, 56), "base": (BATCH, 1024, 128)}
+ROWS = ("sizes", "import", "processor", "training", "tokens", "generation")
+MODELS = ("BART", "HAT-BART")
 HEADER = ("", "dtype", "BART", "HAT-BART", "ratio", "aim: at most")
 
 
-def make_model(name: str) -> PreTrainedModel:
+def make_model(name: str, size: str = "base") -> PreTrainedModel:
     torch.manual_seed(0)
+    shape = SHAPE if size == "base" else mini_shape()
     if name == "BART":
-        return BartForConditionalGeneration(BartConfig(**SHAPE)).to(DEVICE)
-    return HatBartForConditionalGeneration(HatBartConfig(**SHAPE)).to(DEVICE)
+        return BartForConditionalGeneration(BartConfig(**shape)).to(DEVICE)
+    config = HatBartConfig(**shape) if size == "base" else HatBartConfig.from_pretrained(hier_models.MINI)
+    return HatBartForConditionalGeneration(config).to(DEVICE)
+
+
+def mini_shape() -> dict[str, object]:
+    mini = HatBartConfig.from_pretrained(hier_models.MINI).to_dict()
+    ids = ("vocab_size", "pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id")
+    return {"attn_implementation": "sdpa"} | {key: mini[key] for key in (*SHAPE, *ids) if key in mini}
 
 
 def size_rows() -> list[list[str]]:
@@ -71,15 +97,21 @@ def size_rows() -> list[list[str]]:
     return rows
 
 
-def make_batch() -> dict[str, torch.Tensor]:
+def make_batch(
+    documents: int = BATCH,
+    source_tokens: int = SOURCE,
+    target_tokens: int = TARGET,
+    vocabulary: int = 50265,
+    bos: int = 0,
+) -> dict[str, torch.Tensor]:
     generator = torch.Generator().manual_seed(0)
-    source = torch.randint(5, 50265, (BATCH, SOURCE), generator=generator)
-    source[torch.rand(BATCH, SOURCE, generator=generator) < 1 / SENTENCE] = 0
-    source[:, 0] = 0
+    source = torch.randint(5, vocabulary, (documents, source_tokens), generator=generator)
+    source[torch.rand(source.shape, generator=generator) < 1 / SENTENCE] = bos
+    source[:, 0] = bos
     batch = {
         "input_ids": source,
         "attention_mask": torch.ones_like(source),
-        "labels": torch.randint(5, 50265, (BATCH, TARGET), generator=generator),
+        "labels": torch.randint(5, vocabulary, (documents, target_tokens), generator=generator),
     }
     return {name: tensor.to(DEVICE) for name, tensor in batch.items()}
 
@@ -98,7 +130,7 @@ def make_generation(name: str, dtype: torch.dtype, num_beams: int, new_tokens: i
 def training_rows(dtypes: list[torch.dtype], repeats: int) -> list[list[str]]:
     rows = []
     for dtype in dtypes:
-        steps = {name: make_training_step(name, dtype) for name in ("BART", "HAT-BART")}
+        steps = {name: make_training_step(name, dtype) for name in MODELS}
         times = medians(steps, repeats)
         peaks = {name: peak_in_fresh_process(__file__, name, dtype) for name in times}
         rows.append(row("training step, time", dtype, times, "s", 1.10))
@@ -106,11 +138,57 @@ def training_rows(dtypes: list[torch.dtype], repeats: int) -> list[list[str]]:
     return rows
 
 
+def make_shared_step(name: str, size: str, dtype: torch.dtype, rank: int, processes: int, meeting: str) -> Run:
+    """A training step of one of some processes."""
+    torch.set_num_threads(max(1, torch.get_num_threads() // processes))
+    model = make_model(name, size)
+    batch = make_batch(*BATCHES[size], model.config.vocab_size, model.config.bos_token_id)
+    if processes == 1:
+        return training_step(model, batch, dtype)
+    torch.distributed.init_process_group("gloo", f"file://{meeting}", rank=rank, world_size=processes)
+    return training_step(torch.nn.parallel.DistributedDataParallel(model), batch, dtype)
+
+
+def token_rows(dtypes: list[torch.dtype], repeats: int) -> list[list[str]]:
+    rows = []
+    for dtype in dtypes:
+        for size, (documents, source, target) in BATCHES.items():
+            for processes in (1, 2):
+                tokens = processes * documents * (source + target)
+                costs = shared_costs(size, dtype, processes, repeats)
+                for kind, what in enumerate(("tokens / s of processor", "tokens / s")):
+                    speed = [tokens / costs[name][:, kind] for name in MODELS]
+                    cells = [*(spread(values, 0) for values in speed), spread(speed[1] / speed[0], 2), ""]
+                    shape = f"{size}, {documents} x {source} + {target}"
+                    count = "1 process" if processes == 1 else f"{processes} processes"
+                    rows.append([f"training, {shape}, {count}, {what}", dtype_name(dtype), *cells])
+                    print(*rows[-1], sep=" | ", file=sys.stderr)  # so that a run broken off is not lost
+    return rows
+
+
+def shared_costs(size: str, dtype: torch.dtype, processes: int, repeats: int) -> dict[str, np.ndarray]:
+    """What steps of the models cost, each in so many processes."""
+    context, runs = multiprocessing.get_context("spawn"), {}
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        for name in MODELS:
+            workers = [stack.enter_context(ProcessPoolExecutor(1, context)) for _ in range(processes)]
+            shared = (processes, f"{folder}/{name}")
+            made = [
+                worker.submit(prepare, make_shared_step, name, size, dtype, rank, *shared)
+                for rank, worker in enumerate(workers)
+            ]
+            for future in made:
+                future.result()
+            runs[name] = partial(together, workers)
+        return rounds(runs, repeats)
+
+
 def generation_rows(dtypes: list[torch.dtype], repeats: int, new_tokens: int) -> list[list[str]]:
     rows = []
     for dtype in dtypes:
         for num_beams in (1, 4):
-            runs = {name: make_generation(name, dtype, num_beams, new_tokens) for name in ("BART", "HAT-BART")}
+            runs = {name: make_generation(name, dtype, num_beams, new_tokens) for name in MODELS}
             times = medians(runs, repeats)
             what = f"generation of {new_tokens} tokens, {num_beams} beam{'s' if num_beams > 1 else ''}"
             rows.append(row(what, dtype, times, "s", 1.20))
@@ -151,14 +229,14 @@ def import_rows(repeats: int) -> list[list[str]]:
     runs = {"BART": run("import transformers"), "HAT-BART": run("import transformers, hier_models")}
     times = medians(runs, max(repeats, 5))
     added = times["HAT-BART"] - times["BART"]
-    cells = [f"{times[name]:.2f} s" for name in ("BART", "HAT-BART")]
+    cells = [f"{times[name]:.2f} s" for name in MODELS]
     return [["import beside `import transformers`", "", *cells, f"+{added:.2f} s", "+0.50 s"]]
 
 
 def row(what: str, dtype: torch.dtype | None, values: dict[str, float], unit: str, limit: float | None) -> list[str]:
     kind = dtype_name(dtype) if dtype else ""
     ratio = values["HAT-BART"] / values["BART"]
-    cells = [f"{values[name]:.2f} {unit}" for name in ("BART", "HAT-BART")]
+    cells = [f"{values[name]:.2f} {unit}" for name in MODELS]
     return [what, kind, *cells, f"{ratio:.2f}", f"{limit:.2f}" if limit else ""]
 
 
@@ -169,7 +247,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--new-tokens", type=int, default=TARGET, help="tokens to generate")
     parser.add_argument("--update", type=Path, metavar="CARD", help="write the table into this model card")
-    parser.add_argument("--peak-of", choices=("BART", "HAT-BART"), help=argparse.SUPPRESS)
+    parser.add_argument("--peak-of", choices=MODELS, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     dtypes = [getattr(torch, name) for name in arguments.dtypes]
     if arguments.peak_of:
@@ -181,6 +259,7 @@ def main() -> None:
         "import": lambda: import_rows(arguments.repeats),
         "processor": lambda: processor_rows(arguments.repeats),
         "training": lambda: training_rows(dtypes, arguments.repeats),
+        "tokens": lambda: token_rows(dtypes, arguments.repeats),
         "generation": lambda: generation_rows(dtypes, arguments.repeats, arguments.new_tokens),
     }
     rows = []

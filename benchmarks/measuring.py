@@ -4,20 +4,30 @@ import gc
 import json
 import platform
 import resource
-import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
+import numpy as np
 import torch
+from tqdm import tqdm
 
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 Run = Callable[[], object]
 Name = TypeVar("Name")  # what a case is called
+
+
+class Cost(NamedTuple):
+    """Seconds of a run."""
+
+    processor: float  # of the user and of the system, all threads: other processes do not count
+    clock: float
 
 
 def training_step(model: torch.nn.Module, batch: Mapping[str, torch.Tensor], dtype: torch.dtype) -> Run:
@@ -34,28 +44,69 @@ def training_step(model: torch.nn.Module, batch: Mapping[str, torch.Tensor], dty
     return step
 
 
-def seconds(run: Run) -> float:
+def cost(run: Run) -> Cost:
     """Time one run."""
     if DEVICE == "cuda":
         torch.cuda.synchronize()
-    start = time.perf_counter()
+    begun, start = time.process_time(), time.perf_counter()
     run()
     if DEVICE == "cuda":
         torch.cuda.synchronize()
-    return time.perf_counter() - start
+    return Cost(time.process_time() - begun, time.perf_counter() - start)
+
+
+def seconds(run: Run) -> float:
+    """Time one run by the clock."""
+    return cost(run).clock
+
+
+def rounds(runs: Mapping[Name, Callable[[], Cost]], repeats: int) -> dict[Name, np.ndarray]:
+    """What the runs cost, (repeats, 2), taken in turn, so that a slow minute hurts all."""
+    taken: dict[Name, list[Cost]] = {name: [] for name in runs}
+    for name in tqdm([*runs] * repeats, disable=None, leave=False):
+        taken[name].append(runs[name]())
+    return {name: np.array(costs) for name, costs in taken.items()}
 
 
 def medians(runs: dict[Name, Run], repeats: int) -> dict[Name, float]:
-    """Time the runs in turn, after one of each to warm up, so that a slow minute hurts all. Forgets the runs."""
+    """Median seconds of runs in turn, after one of each to warm up. Forgets the runs."""
     for run in runs.values():
         run()
-    times: dict[Name, list[float]] = {name: [] for name in runs}
-    for _ in range(repeats):
-        for name, run in runs.items():
-            times[name].append(seconds(run))
+    taken = rounds({name: partial(cost, run) for name, run in runs.items()}, repeats)
     runs.clear()
     gc.collect()
-    return {name: statistics.median(values) for name, values in times.items()}
+    return {name: float(np.median(costs[:, 1])) for name, costs in taken.items()}
+
+
+def spread(values: Sequence[float] | np.ndarray, digits: int) -> str:
+    """Median, and in brackets the least and the most."""
+    median, least, most = (f"{value:.{digits}f}" for value in (np.median(values), min(values), max(values)))
+    return median if len(values) == 1 else f"{median} ({least} to {most})"
+
+
+_prepared: list[Run] = []  # what this process measures
+
+
+def prepare(make: Callable[..., Run], *arguments: object) -> float:
+    """Make a run and take it once, in a process of its own: peak bytes of it, less what there was when it was made."""
+    run = make(*arguments)
+    if DEVICE == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated() if DEVICE == "cuda" else peak_so_far(reset=True)
+    run()
+    _prepared.append(run)
+    return (torch.cuda.max_memory_allocated() if DEVICE == "cuda" else peak_so_far()) - before
+
+
+def together(workers: Sequence[ProcessPoolExecutor]) -> Cost:
+    """Run at once what processes have prepared: the processor's seconds of all, the clock's of the slowest."""
+    asked = [worker.submit(_run_prepared) for worker in workers]
+    costs = [future.result() for future in asked]
+    return Cost(sum(found.processor for found in costs), max(found.clock for found in costs))
+
+
+def _run_prepared() -> Cost:
+    return cost(_prepared[0])
 
 
 def peak_of_training(make_step: Callable[[], Run]) -> int:
@@ -101,7 +152,9 @@ def machine() -> str:
     """What it was measured on."""
     if DEVICE == "cuda":
         return f"{torch.cuda.get_device_name()}, torch {torch.__version__}"
-    return f"{torch.get_num_threads()} threads of {platform.machine()}, torch {torch.__version__}"
+    capabilities = getattr(torch.cpu, "get_capabilities", dict)()  # older torch lacks it
+    amx = "with AMX" if capabilities.get("amx_bf16") else "without AMX"
+    return f"{torch.get_num_threads()} threads of {platform.machine()} {amx}, torch {torch.__version__}"
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -112,15 +165,16 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 def update(card: Path, setting: str, header: Sequence[str], rows: Sequence[Sequence[str]], keys: int = 2) -> None:
     """Put rows into the table between a card's benchmark marks; rows that were not measured now stay.
 
-    The first `keys` cells of a row tell it from others.
+    The first `keys` cells of a row tell it from others. Where the old table has another header, nothing of it stays.
     """
     begin, end = "<!-- benchmark: begin -->", "<!-- benchmark: end -->"
     content = card.read_text()
     if begin not in content or end not in content:
         sys.exit(f"{card} has no marks {begin} and {end}")
     head, (old, tail) = content.split(begin)[0], content.split(begin)[1].split(end)
-    lines = [line for line in old.splitlines() if line.startswith("| ")][2:]
+    lines = [line for line in old.splitlines() if line.startswith("| ")]
     known = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
     measured = {tuple(cells[:keys]) for cells in rows}
-    kept = [cells for cells in known if tuple(cells[:keys]) not in measured]
+    same = known[:1] == [list(header)]
+    kept = [cells for cells in known[2:] if same and tuple(cells[:keys]) not in measured]
     card.write_text(f"{head}{begin}\n{setting}\n\n{table(header, [*kept, *rows])}\n{end}{tail}")

@@ -2,7 +2,8 @@
 
 Source: Pang et al., "Long Document Summarization with Top-down and Bottom-up Inference", section 2.1, appendix B.1. A
 block of neighbouring queries shares its keys, and a mask cuts the band out of it. On the CPU the blocks are views;
-forward and backward call torch's flash kernel on them in float32, and batched matrix products in other types.
+forward and backward call torch's flash kernel on them in float32, and batched matrix products in other types and with
+dropout.
 
 Axes in shape comments: batch, heads, tokens, head_dim, blocks (of queries), keys (that a block of queries can see).
 """
@@ -15,7 +16,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 from torch.nn.attention.flex_attention import BlockMask
-from torch.utils.checkpoint import checkpoint
 from transformers.configuration_utils import PreTrainedConfig
 from transformers.masking_utils import create_bidirectional_mask
 from transformers.models.bart.modeling_bart import BartAttention
@@ -87,8 +87,8 @@ def local_attention(
 ) -> torch.Tensor:
     """Scaled dot product attention of every token to `window / 2` tokens on each side and to itself.
 
-    Exact, forwards and backwards, with time and memory linear in the number of tokens. On the CPU without dropout, and
-    with padding only at the ends of a document, it takes the fast path.
+    Exact, forwards and backwards, with time and memory linear in the number of tokens. On the CPU, and with padding
+    only at the ends of a document, it takes the fast path.
 
     Source: section 2.1, appendix B.1.
 
@@ -110,10 +110,10 @@ def local_attention(
     """
     _check(query, key, value, window, attention_mask)
     scale = query.shape[-1] ** -0.5 if scale is None else scale
-    if query.device.type == "cpu" and not dropout and not torch.compiler.is_compiling():
+    if query.device.type == "cpu" and not torch.compiler.is_compiling():
         spans = _document_spans(query, attention_mask)
         if spans is not None:
-            return _BlocksOnCpu.apply(query, key, value, window, scale, spans)
+            return _BlocksOnCpu.apply(query, key, value, window, dropout, scale, spans)
     return _attend_in_blocks(query, key, value, window, attention_mask, dropout, scale)
 
 
@@ -228,26 +228,43 @@ class _Flash:
 class _Products:
     """Attention of blocks by batched matrix products: twice as fast as the flash kernel in bfloat16."""
 
-    def __init__(self, half: int, scale: float):
+    def __init__(self, half: int, scale: float, dropout: float):
         self.half, self.scale = half, scale
+        self.dropped = max(1, round(dropout * 2**16)) if dropout else 0  # of 65,536 weights
+        self.raised = 2**16 / max(1, 2**16 - self.dropped)  # what those that are kept are multiplied with
 
     def weights(self, blocks: _Blocks, query: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
         scores = query.new_empty(len(query), blocks.size, blocks.keys)
         scores.baddbmm_(query, key.transpose(1, 2), beta=0, alpha=self.scale)
         return torch.softmax(blocks.hide(scores, self.half), dim=-1, out=scores)  # (blocks * heads, queries, keys)
 
+    def drop(self, weights: torch.Tensor, seed: torch.Tensor) -> torch.Tensor:
+        """Leave out weights, by sixteen random bits each: torch's own dropout mostly draws numbers."""
+        drawn = torch.empty(-(-weights.numel() // 4), dtype=torch.int64)
+        drawn.random_(-(2**63), None, generator=torch.Generator().manual_seed(int(seed)))
+        kept = drawn.view(torch.int16)[: weights.numel()] > self.dropped - 2**15 - 1
+        return weights * kept.view_as(weights)
+
     def attend(self, blocks: _Blocks, *states: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """Attend from (blocks, heads, queries, head_dim) to (blocks, heads, keys, head_dim)."""
         query, key, value = map(self._laid_out, states)
-        return ((self.weights(blocks, query, key) @ value).unflatten(0, (blocks.count, -1)),)
+        weights = self.weights(blocks, query, key)
+        if not self.dropped:
+            return ((weights @ value).unflatten(0, (blocks.count, -1)),)
+        seed = torch.randint(2**62, ())  # for the backward to draw the same
+        return (self.drop(weights, seed) @ value).mul_(self.raised).unflatten(0, (blocks.count, -1)), seed
 
     def gradients(self, blocks: _Blocks, *states: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """Gradients of queries, keys and values."""
-        grad, query, key, value, attended = map(self._laid_out, states)
-        weights = self.weights(blocks, query, key)
-        grad_value = weights.transpose(1, 2) @ grad  # (blocks * heads, keys, head_dim)
+        grad, query, key, value, attended = map(self._laid_out, states[:5])
+        weights = kept = self.weights(blocks, query, key)
         delta = (grad * attended).sum(dim=-1, keepdim=True)  # (blocks * heads, queries, 1)
-        grad_scores = torch.baddbmm(delta, grad, value.transpose(1, 2), beta=-1).mul_(weights)
+        if self.dropped:
+            kept, grad = self.drop(weights, states[5]), grad * self.raised
+            grad_scores = (grad @ value.transpose(1, 2)).mul_(kept).addcmul_(weights, delta, value=-1)
+        else:
+            grad_scores = torch.baddbmm(delta, grad, value.transpose(1, 2), beta=-1).mul_(weights)
+        grad_value = kept.transpose(1, 2) @ grad  # (blocks * heads, keys, head_dim)
         grad_query = torch.baddbmm(query, grad_scores, key, beta=0, alpha=self.scale)
         grad_key = torch.baddbmm(key, grad_scores.transpose(1, 2), query, beta=0, alpha=self.scale)
         return tuple(found.unflatten(0, (blocks.count, -1)) for found in (grad_query, grad_key, grad_value))
@@ -277,16 +294,18 @@ class _BlocksOnCpu(torch.autograd.Function):
         key: torch.Tensor,
         value: torch.Tensor,
         window: int,
+        dropout: float,
         scale: float,
         spans: list[tuple[int, int]],
     ) -> torch.Tensor:
         attended = torch.zeros_like(query.transpose(1, 2), memory_format=torch.contiguous_format).transpose(1, 2)
         wanted = any(ctx.needs_input_grad)
-        use_flash = query.dtype == torch.float32 and flash_attention_works()
-        kernel = _Flash(window // 2, scale) if use_flash else _Products(window // 2, scale)
-        normalizers = []  # log-sum-exp of the scores, (blocks, heads, queries) for each call of the flash kernel
+        use_flash = query.dtype == torch.float32 and not dropout and flash_attention_works()
+        kernel = _Flash(window // 2, scale) if use_flash else _Products(window // 2, scale, dropout)
+        # For the backward of each call: log-sum-exp of the scores, (blocks, heads, queries), or the seed of dropout.
+        others = []
         for document, blocks in _walk(spans, window):
-            output, *normalizer = kernel.attend(
+            output, *other = kernel.attend(
                 blocks,
                 blocks.split_queries(query[document]),
                 blocks.split_keys(key[document]),
@@ -294,8 +313,8 @@ class _BlocksOnCpu(torch.autograd.Function):
             )
             blocks.split_queries(attended[document]).copy_(output)
             if wanted:
-                normalizers += normalizer
-        ctx.save_for_backward(query, key, value, attended, *normalizers)
+                others += other
+        ctx.save_for_backward(query, key, value, attended, *others)
         ctx.window, ctx.spans, ctx.kernel = window, spans, kernel
         return attended
 
@@ -303,7 +322,7 @@ class _BlocksOnCpu(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     @torch.autocast("cpu", enabled=False)
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        query, key, value, attended, *normalizers = ctx.saved_tensors
+        query, key, value, attended, *others = ctx.saved_tensors
         # A key's gradient is a sum over blocks: in float32 at least, and laid out as the projections want it.
         wide = torch.promote_types(query.dtype, torch.float32)
         layout = query.transpose(1, 2)
@@ -312,7 +331,7 @@ class _BlocksOnCpu(torch.autograd.Function):
             torch.zeros_like(layout, dtype=wide, memory_format=torch.contiguous_format).transpose(1, 2)
             for _ in range(2)
         )
-        normalizer_of = iter(normalizers)
+        other_of = iter(others)
         for document, blocks in _walk(ctx.spans, ctx.window):
             block_query, *block_keys = ctx.kernel.gradients(
                 blocks,
@@ -321,14 +340,14 @@ class _BlocksOnCpu(torch.autograd.Function):
                 blocks.split_keys(key[document]),
                 blocks.split_keys(value[document]),
                 blocks.split_queries(attended[document]),
-                *itertools.islice(normalizer_of, 1),
+                *itertools.islice(other_of, 1),
             )
             blocks.split_queries(grad_query[document]).copy_(block_query)
             for total, parts in zip((grad_key[document], grad_value[document]), block_keys, strict=True):
                 for number, part in enumerate(parts):
                     start = blocks.first_key + number * blocks.size
                     total[:, start : start + blocks.keys] += part
-        return grad_query, grad_key.to(key.dtype), grad_value.to(value.dtype), None, None, None
+        return grad_query, grad_key.to(key.dtype), grad_value.to(value.dtype), None, None, None, None
 
 
 def _walk(spans: list[tuple[int, int]], window: int) -> Iterator[tuple[int, _Blocks]]:
@@ -371,32 +390,12 @@ def _attend_in_blocks(
     # The token itself always, for the sake of rows of padding: softmax over nothing is not a number.
     visible = (exists & (distance.abs() <= half)) | (distance == 0)  # (batch or 1, blocks, 1, size, keys)
 
-    operands = (split_queries(query), split_keys(key), split_keys(value), visible)
-    if dropout and query.device.type == "cpu":
-        # Weights are held here: those of a few blocks at a time, computed again in the backward pass.
-        parts = zip(*(operand.split(max(1, 1024 // size), dim=1) for operand in operands), strict=True)
-        attended = torch.cat(
-            [checkpoint(_attend_with_dropout, *part, dropout, scale, use_reentrant=False) for part in parts], dim=1
-        )
-    else:
-        blocked_query, blocked_key, blocked_value = (operand.flatten(0, 1) for operand in operands[:3])
-        mask = visible.expand(batch, *visible.shape[1:]).flatten(0, 1)
-        attended = nn.functional.scaled_dot_product_attention(
-            blocked_query, blocked_key, blocked_value, attn_mask=mask, dropout_p=dropout, scale=scale
-        ).unflatten(0, (batch, count))
+    operands = (split_queries(query), split_keys(key), split_keys(value), visible.expand(batch, *visible.shape[1:]))
+    blocked_query, blocked_key, blocked_value, mask = (operand.flatten(0, 1) for operand in operands)
+    attended = nn.functional.scaled_dot_product_attention(
+        blocked_query, blocked_key, blocked_value, attn_mask=mask, dropout_p=dropout, scale=scale
+    ).unflatten(0, (batch, count))
     return attended.transpose(1, 2).flatten(2, 3)[:, :, :tokens]
-
-
-def _attend_with_dropout(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor, dropout: float, scale: float
-) -> torch.Tensor:
-    """Attention on the CPU, where torch's dropout mostly draws numbers: here sixteen random bits a weight."""
-    scores = (query * scale) @ key.transpose(-1, -2)  # (batch, blocks, heads, size, keys)
-    weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
-    drawn = torch.empty(-(-weights.numel() // 4), dtype=torch.int64).random_(-(2**63), None).view(torch.int16)
-    dropped = max(1, round(dropout * 2**16))  # of 65,536 drawn numbers
-    kept = (drawn[: weights.numel()] > dropped - 2**15 - 1).view_as(weights)
-    return (weights * kept) @ (value * (2**16 / max(1, 2**16 - dropped)))
 
 
 def _flex_block_mask(inputs_embeds: torch.Tensor, window: int, attention_mask: torch.Tensor | None) -> BlockMask:

@@ -1,3 +1,4 @@
+import itertools
 import json
 import subprocess
 import sys
@@ -192,9 +193,9 @@ def test_dropout_leaves_out_weights_and_keeps_their_mean():
 
 
 def test_gradients_with_dropout_are_of_the_weights_that_were_drawn():
-    tokens, window = 40, 8
+    tokens, window = 150, 8  # in several blocks
     states = make_states(tokens)
-    mask = torch.ones(2, tokens)
+    mask = make_mask("right", tokens)
 
     def attend(*states):
         torch.manual_seed(5)
@@ -202,6 +203,15 @@ def test_gradients_with_dropout_are_of_the_weights_that_were_drawn():
         return local_attention(query, key, value, window, mask, 0.5)
 
     assert torch.autograd.gradcheck(attend, states, fast_mode=True)
+
+
+def test_each_document_and_block_drops_weights_of_its_own():
+    query, value = torch.zeros(2, 1, 400, 4), torch.arange(400.0)[:, None].expand(2, 1, 400, 4) % 64
+    found = local_attention(query, query, value, 64, dropout=0.5)
+    parts = [*found[:, :, 64:320].split(64, dim=2)]  # all the same without dropout
+    documents = [part[number] for part in parts for number in range(2)]
+    assert not any(torch.equal(one, other) for one, other in itertools.combinations(documents, 2))
+    assert torch.equal(found[..., 0], found[..., 1])
 
 
 def test_dropout_of_everything_leaves_nothing():

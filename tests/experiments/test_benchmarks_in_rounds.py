@@ -1,0 +1,63 @@
+"""Benchmarks whose models take turns."""
+
+import importlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+MARKED = "# A card\n\n<!-- benchmark: begin -->\nOld.\n\n{}\n<!-- benchmark: end -->\n\nMore.\n"
+
+
+@pytest.fixture
+def load(monkeypatch):
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    return importlib.import_module
+
+
+def test_all_have_a_turn_before_any_has_its_second(load):
+    measuring, order = load("measuring"), []
+
+    def run(name):
+        order.append(name)
+        return measuring.Cost(len(order), 2 * len(order))
+
+    found = measuring.rounds({name: lambda name=name: run(name) for name in "ab"}, 3)
+    assert order == list("ababab")
+    assert found["b"].tolist() == [[2, 4], [4, 8], [6, 12]]
+
+
+def test_who_sleeps_costs_the_processor_nothing(load):
+    measuring = load("measuring")
+    asleep = measuring.cost(lambda: measuring.time.sleep(0.3))
+    assert asleep.processor < 0.2 < 0.3 <= asleep.clock
+
+
+def test_ratios_are_within_a_round_and_growth_is_a_fit_over_all_lengths(load, monkeypatch):
+    benchmark = load("top_down_transformer")
+    slow = np.array([1.0, 2.0, 9.0])[:, None]  # how slow the machine is in each round
+
+    def in_turn(names, mode, dtype, length, repeats):
+        costs = {"LED": slow * [length**1.5, length], "BART": slow * [2 * length**1.5, 4 * length]}
+        return costs, {"LED": 2**30, "BART": 2**31}
+
+    monkeypatch.setattr(benchmark, "in_turn", in_turn)
+    rows = benchmark.measure_all(["LED", "BART"], "forward", torch.bfloat16, [4, 16, 64], 3)
+    assert rows[3] == [
+        *("forward beside LED", "bfloat16", "16", "BART", "256.000 (128.000 to 1152.000)"),
+        *("128.000 (64.000 to 576.000)", "2.00", "2.00 (2.00 to 2.00)", "4.00 (4.00 to 4.00)", "2.00"),
+    ]
+    growth = ["1.50 (1.50 to 1.50)", "1.00 (1.00 to 1.00)", "", "", "", ""]
+    assert rows[-1] == ["forward, power of the length", "bfloat16", "4 to 64", "BART", *growth]
+
+
+@pytest.mark.parametrize(("header", "kept"), [("old | header", []), ("model | time", ["| LED | 2 |"])])
+def test_rows_that_were_not_measured_stay_unless_the_header_has_changed(load, tmp_path, header, kept):
+    card = tmp_path / "card.md"
+    card.write_text(MARKED.format(f"| {header} |\n| --- | --- |\n| LED | 2 |\n| BART | 3 |"), encoding="utf-8")
+    load("measuring").update(card, "New.", ["model", "time"], [["BART", "4"]], keys=1)
+    table = "\n".join(["| model | time |", "| --- | --- |", *kept, "| BART | 4 |"])
+    assert card.read_text(encoding="utf-8") == MARKED.replace("Old.", "New.").format(table)
