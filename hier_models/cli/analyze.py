@@ -52,7 +52,7 @@ def analyze(
     predictions: Annotated[list[str] | None, typer.Option("--predictions", "-p", metavar="[NAME=]FILE")] = None,
     reference: Annotated[bool, typer.Option("--reference")] = False,
     limit: Annotated[int | None, typer.Option("--documents", min=1, metavar="N")] = None,
-    shown: Annotated[int, typer.Option(min=0, metavar="N")] = 10,
+    shown: Annotated[int | None, typer.Option(min=0, metavar="N")] = None,
     heatmaps: Annotated[int, typer.Option(min=0, metavar="N")] = 3,
     threshold: Annotated[float, typer.Option(metavar="SHARE")] = 0.8,
     split: options.Split = None,
