@@ -151,8 +151,8 @@ class CopyingReport(Page):
             entry = _Copies(name, len(texts[model]), long_enough, copies, source.num_blocks, counts, own)
             self._copies.setdefault(model, []).append(entry)
         if self.shown is None or len(self._pages) < self.shown:
-            own = [_listed_scores(entries[-1]) for entries in self._copies.values()]
-            self._listed.append({"id": printable(name), "scores": own})
+            listed = [_listed_scores(entries[-1]) for entries in self._copies.values()]
+            self._listed.append({"id": printable(name), "scores": listed})
             self._pages.append(self._page(source, texts, found))
         return found
 
