@@ -14,6 +14,7 @@ import json
 import re
 import shutil
 import tempfile
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable
 from importlib.resources import files
@@ -64,7 +65,7 @@ def set_in_columns(browser: Browser, paper: dict[str, Any], columns: int, file: 
 
 
 def words(texts: Iterable[str]) -> list[str]:
-    return [word for text in texts for word in re.findall(r"\w+(?:-\w+)*", text)]
+    return [word for text in texts for word in re.findall(r"\w+(?:-\w+)*", unicodedata.normalize("NFKC", text))]
 
 
 def judge(known: list[tuple[str, str]], file: Path) -> tuple[Counter[str], Counter[str]]:
