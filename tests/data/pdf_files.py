@@ -12,9 +12,7 @@ class At(NamedTuple):
     y: float
     text: str
     size: float = 9
-    font: str = (
-        "F3"  # F1 is plain, F2 bold, F3 one with fixed widths, F4 of Hebrew letters, F5 of none, F6 of formulas
-    )
+    font: str = "F3"  # F1 is plain, F2 bold, F3 of one width, F4 of Hebrew letters, F5 of none, F6 of formulas
     turned: bool = False  # by 90 degrees
 
 
@@ -37,9 +35,7 @@ def write_pdf(path: Path, pages: Sequence[Sequence[At]], extra: str = "", page_e
         9: _font("Helvetica", " /ToUnicode 10 0 R"),
         10: _stream(_to_unicode({code: 0xE100 + code for code in range(0x41, 0x7B)})),
         11: _font("Helvetica", " /ToUnicode 12 0 R"),
-        12: _stream(
-            _to_unicode({0x41 + number: 0x1D434 + number for number in range(26)} | {0x20: 0x20, 0x61: 0x1F600})
-        ),
+        12: _stream(_to_unicode({code: 0x1D3F3 + code for code in range(0x41, 0x5B)} | {0x20: 0x20, 0x61: 0x1F600})),
     }
     numbers = []
     for page in pages:
