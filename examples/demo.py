@@ -47,7 +47,7 @@ from hier_models.training import has_fast_bfloat16, run_evaluation
 
 SEED = 42
 SHOWN = "2020.acl-main.547"  # the paper that is summarized
-MAX_SOURCE_LENGTH = 512  # tokens to train on and to score with; what does not fit is cut, and counted
+MAX_SOURCE_LENGTH = 512  # tokens to train on and to score with: of longer papers, what is central to them
 MAX_TARGET_LENGTH = 256
 ROUGE_NAMES = ("rouge1", "rouge2", "rougeLsum")
 DIALOGUE = [
@@ -99,7 +99,11 @@ def fine_tune(model: PreTrainedModel, processor: Any, papers: Dataset, output_di
             dataloader_pin_memory=on_gpu,
         ),
         train_dataset=tokenize_documents(
-            papers, processor, max_source_length=MAX_SOURCE_LENGTH, max_target_length=MAX_TARGET_LENGTH
+            papers,
+            processor,
+            max_source_length=MAX_SOURCE_LENGTH,
+            max_target_length=MAX_TARGET_LENGTH,
+            long_documents="condense",
         ),
         data_collator=HierDataCollator(processor, model=model),
     )

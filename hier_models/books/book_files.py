@@ -144,7 +144,7 @@ def _read_blocks(path: Path) -> tuple[list[Block], str, list[str]]:
     if suffix in HTML_SUFFIXES:
         return *html_blocks(content, name), []
     text = decoded(content, name)
-    return (markdown_blocks(text) if suffix in MARKDOWN_SUFFIXES else text_blocks(text)), "", []
+    return (markdown_blocks(text, name) if suffix in MARKDOWN_SUFFIXES else text_blocks(text)), "", []
 
 
 def _chapter(item: Any, number: int) -> Chapter:

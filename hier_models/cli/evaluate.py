@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -57,6 +58,7 @@ def evaluate(
     num_beams: options.NumBeams = None,
     settings: options.Set = None,
     max_source_length: options.MaxSourceLength = None,
+    cut: Annotated[bool, typer.Option("--cut")] = False,
     perplexity: Annotated[int | None, typer.Option("--perplexity", min=3, metavar="N")] = None,
     bert_score: options.BertScore = None,
     nli: options.Nli = None,
@@ -86,7 +88,7 @@ def evaluate(
         raise MistakeError("--predictions: not with --selected-rows, whose numbers each have summaries of their own")
     loading.quiet()
     of_models = given(
-        *("length", "max_length", "min_length", "num_beams", "settings", "max_source_length", "perplexity"),
+        *("length", "max_length", "min_length", "num_beams", "settings", "max_source_length", "cut", "perplexity"),
         *("importance_tagger", "oracle_importance", "phrases_column", "selected_rows"),
     )
     translates = ["--task translation"] if task == Task.translation else []
@@ -106,7 +108,7 @@ def evaluate(
         if others := given(
             *("summary_column", "source_kind", "fillers", "several_references", "digits", "perplexity"),
             *("phrases_column", "importance_tagger", "oracle_importance", "length", "max_length", "min_length"),
-            *("max_source_length", "selected_rows"),
+            *("max_source_length", "cut", "selected_rows"),
         ):
             raise MistakeError(f"{', '.join(others)}: not for poems, which {model!r} writes; leave out")
         pipe = loading.load_pipeline(model, device, dtype, str(asked))
@@ -160,12 +162,18 @@ def evaluate(
             processor = pipe.processor or pipe.tokenizer
             settings_of_all: dict[str, Any] = {
                 "max_source_length": max_source_length,
+                "long_documents": "cut" if cut else None,
                 "training_args": loading.trainer_arguments(pipe, batch_size),
                 "importance": "oracle" if oracle_importance else pipe.importance_tagger,
                 "max_target_length": perplexity,
                 **judges,
                 **generation,
             }
+            if pipe._task_params().keys() & {"faithful", "paragraphs"}:
+                asked_for = loading.given_only(
+                    max_source_length=max_source_length, length=length, truncation=cut or None
+                )
+                settings_of_all["summarize"] = partial(_as_summarize_does, pipe, {**generation, **asked_for})
             if selected_rows:
                 results = _evaluate_selected_rows(pipe.model, processor, documents, selected_rows, settings_of_all)
                 if json_file is not None:
@@ -178,6 +186,18 @@ def evaluate(
     for file in files.values():
         if file is not None:
             say(f"Written: {file}")
+
+
+def _as_summarize_does(pipe: Any, settings: dict[str, Any], documents: Any) -> list[str]:
+    """Write summaries as the checkpoint has them written for users, not by `generate` alone."""
+    from tqdm import tqdm
+
+    from ..data.tokenizing import source_kind
+
+    kind = source_kind(documents.column_names)
+    asked = ({name: row[name] for name in (kind, QUERY) if name in row} for row in documents)
+    results = pipe(asked, batch_size="auto", **settings)
+    return [result[0]["summary_text"] for result in tqdm(results, "Summarizing", len(documents), disable=None)]
 
 
 def _evaluate_selected_rows(
@@ -196,7 +216,16 @@ def _check_no_summaries(model: str, encoder: bool = False) -> None:
     if given("source_kind", "fillers") and not encoder:
         raise MistakeError(f"--source-kind and --fillers are for summaries; {model!r} makes none")
     only = given(
-        "length", "config_name", "revision", "phrases_column", "several_references", "digits", "selected_rows"
+        *(
+            "length",
+            "config_name",
+            "revision",
+            "phrases_column",
+            "several_references",
+            "digits",
+            "selected_rows",
+            "cut",
+        )
     )
     only += given("perplexity") if encoder else []
     if only:

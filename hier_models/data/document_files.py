@@ -30,6 +30,7 @@ COUNTED = {
     "footnotes": ("footnote", "footnotes"),
     "author_words": ("word on the authors", "words on the authors"),
     "reference_words": ("word of the reference list", "words of the reference list"),
+    "code_words": ("word of code", "words of code"),
     "margin_words": ("word beside the text", "words beside the text"),
     "empty_pages": ("page without text", "pages without text"),
     "line_end_hyphens": ("hyphen at the end of a line", "hyphens at the ends of lines"),
@@ -109,8 +110,9 @@ def read_document(path: Path, name: str | None = None) -> FileDocument:
         document = _read_subtitles(decoded(content, name))
     else:
         text = decoded(content, name)
-        blocks = markdown_blocks(text) if suffix in MARKDOWN_SUFFIXES else text_blocks(text)
+        blocks = markdown_blocks(text, name) if suffix in MARKDOWN_SUFFIXES else text_blocks(text)
         document = FileDocument(next((block.text for block in blocks if block.level == 1), ""), blocks)
+    _leave_out_code(document)
     _leave_out_references(document)
     _leave_out_authors(document)
     if not document.turns and not any(block.text for block in document.blocks):
@@ -324,6 +326,15 @@ def _spoken(cue: str, names: Iterable[str]) -> Iterator[tuple[str | None, str]]:
 
 
 # What is left out of all kinds
+
+
+def _leave_out_code(document: FileDocument) -> None:
+    """Take out blocks of code, which the text beside them explains, but not the most of a page."""
+    text = [block for block in document.blocks if "code" not in block.roles]
+    words, kept = (sum(block.words for block in some) for some in (document.blocks, text))
+    if words < 2 * kept:
+        document.left_out += Counter(code_words=words - kept)
+        document.blocks = text
 
 
 def _leave_out_references(document: FileDocument) -> None:

@@ -7,11 +7,9 @@ from html.entities import html5
 from typing import Any
 
 from lxml import etree
+from markdown_it import MarkdownIt
 
 
-_FENCE = re.compile(r"\s{0,3}(```+|~~~+)")
-_ATX = re.compile(r"\s{0,3}(#{1,6})\s+(.*?)(?:\s+#+)?\s*$")
-_SETEXT = re.compile(r"\s{0,3}(=+|-{2,})\s*$")
 _YAML_KEY = re.compile(r"[\w\"'][^:]*:(?:\s|$)")
 _LONGEST_BROKEN_LINE = 120  # lines of a text whose paragraphs are broken into lines are hardly ever longer
 
@@ -39,7 +37,9 @@ class Block:
     level: int = 0  # 1 to 6 for a heading that is marked as one
     lines: tuple[str, ...] = ()  # the lines of a paragraph of plain text
     anchors: frozenset[str] = field(default_factory=frozenset)  # names by which links lead here
-    roles: frozenset[str] = field(default_factory=frozenset)  # what EPUB calls its pages: "titlepage", "toc"
+    roles: frozenset[str] = field(
+        default_factory=frozenset
+    )  # "code", and what EPUB calls its pages: "titlepage", "toc"
     is_link: bool = False  # whether it is nothing but a link, as an entry of a contents list is
     pages: tuple[tuple[int, int], ...] = ()  # of a PDF: the characters from which on it stands on a page, and which
 
@@ -58,27 +58,14 @@ def text_blocks(text: str) -> list[Block]:
     return list(_paragraphs(lines, each_line))
 
 
-def markdown_blocks(text: str) -> list[Block]:
-    """Find the paragraphs and headings of a Markdown text."""
-    lines = text.splitlines()
+def markdown_blocks(text: str, name: str) -> list[Block]:
+    """Find the paragraphs and headings of a Markdown text, as of the page that it makes."""
+    lines = text.splitlines(keepends=True)
     rest = [line.strip() for line in lines[1:]]
     if rest and lines[0].strip() == "---" and _YAML_KEY.match(rest[0]) and "---" in rest:
         lines = lines[rest.index("---") + 2 :]  # what tools keep at the top, not text; "---" alone may be a rule
-    blocks: list[Block] = []
-    waiting: list[str] = []
-    fence = ""
-    for line in [*lines, ""]:
-        if match := _FENCE.match(line):
-            fence = "" if fence and match[1].startswith(fence) else fence or match[1]
-        heading: tuple[str, int] | None = None
-        if not fence and (marked := _ATX.match(line)):
-            heading = marked[2], len(marked[1])
-        elif not fence and waiting and waiting[-1].strip() and (underline := _SETEXT.match(line)):
-            heading = waiting.pop(), 1 if underline[1][0] == "=" else 2
-        if heading:
-            blocks += [*_paragraphs(waiting), Block(_one_line(heading[0]), heading[1])]
-        waiting = [] if heading else [*waiting, line]
-    return [block for block in [*blocks, *_paragraphs(waiting)] if block.text]
+    page = MarkdownIt("commonmark").enable("table").render("".join(lines))
+    return html_blocks(f"<html><body>{page}</body></html>".encode(), name)[0]
 
 
 def html_blocks(content: bytes, name: str) -> tuple[list[Block], str]:
@@ -173,7 +160,7 @@ class _Walk:
             level = int(name[1])
         elif name == "hgroup":
             level = next((int(local_name(child)[1]) for child in element if re.match("h[1-6]", local_name(child))), 0)
-        roles = roles | own
+        roles = roles | own | ({"code"} if name == "pre" else set())
         in_link = in_link or (name == "a" and bool(element.get("href")))
         if is_block:
             here = {element.get("id")} - {None, ""}  # leads to what comes in the element

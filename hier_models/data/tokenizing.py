@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, Literal, cast, get_args
 
 import punkt
 from datasets import Dataset, IterableDataset
@@ -11,8 +11,9 @@ from datasets.fingerprint import Hasher
 from transformers import PreTrainedTokenizerBase, ProcessorMixin
 from transformers.models.whisper.tokenization_whisper import LANGUAGES
 
+from ..pipelines.document_pipeline_hier import as_text
 from ..pipelines.importance_tagger_hier import ImportanceTagger, Span
-from ..pipelines.long_documents_hier import with_query
+from ..pipelines.long_documents_hier import is_about, shorten, with_query
 from .cache_fingerprint import Versioned
 from .columns import KINDS, QUERY, Kind
 from .importance import check_importance_language, oracle_spans
@@ -36,6 +37,9 @@ COUNT_COLUMNS = (*CUT_COLUMNS, *EXTRA_COLUMNS)
 
 # Where the weights of tokens come from: the reference summary ("oracle"), or a tagger.
 Importance = Literal["oracle"] | ImportanceTagger
+
+# What becomes of a document that is too long: its end is cut off, or what is central to it is read.
+LongDocuments = Literal["cut", "condense"]
 
 DOCUMENTS_IN_MEMORY = 100
 NO_LIMIT = 2**31  # processors take a missing limit for the tokenizer's own
@@ -111,13 +115,44 @@ class _Tokenization:
     kind: Kind
     max_source_length: int | None
     max_target_length: int | None
+    long_documents: LongDocuments
     importance: Importance | None = None
 
     def __call__(self, batch: dict[str, list[Any]]) -> dict[str, list[Any]]:
-        if QUERY in batch:
-            pairs = zip(batch[self.kind], batch[QUERY], strict=True)
-            asked = [with_query(self.kind, source, query) if query else source for source, query in pairs]
-            batch = {**batch, self.kind: asked}
+        queries = batch.get(QUERY) or [None] * len(batch[self.kind])
+        read = [self._read(source, query or None) for source, query in zip(batch[self.kind], queries, strict=True)]
+        inputs = self._inputs({**batch, self.kind: [source for source, _ in read]})
+        omitted = [number for _, number in read]
+        inputs[CUT_TOKENS] = [sum(numbers) for numbers in zip(inputs[CUT_TOKENS], omitted, strict=True)]
+        return inputs
+
+    def _read(self, source: Any, query: str | None) -> tuple[Any, int]:
+        """What is read of a document, after its query, and how many tokens of it are left out before it is cut."""
+
+        def asked(kind: str, source: Any) -> Any:
+            return with_query(kind, source, query) if query else source
+
+        def length(source: Any, kind: str = self.kind) -> int:
+            return self._length(kind, asked(kind, source))
+
+        limit, kind = self.max_source_length, self.kind
+        if self.long_documents == "cut" or limit is None or (tokens := length(source)) <= limit:
+            return asked(kind, source), 0
+        wanted = query if query and is_about(query, plain_text(kind, source)) else None
+        how = (max(1, limit - length("", "text")), self._sizes, self.processor, wanted)
+        read = shorten(kind, source, *how, limit=limit, length=length)
+        return asked(kind, read), tokens - length(read)
+
+    def _length(self, kind: str, source: Any) -> int:
+        if isinstance(self.processor, PreTrainedTokenizerBase):
+            return len(self.processor(plain_text(kind, source), verbose=False)["input_ids"])
+        return len(self.processor(**{kind: [source]}, truncation=False, return_truncation=True)["input_ids"][0])
+
+    def _sizes(self, texts: list[str]) -> list[int]:
+        encoded = plain_tokenizer(self.processor)(texts, add_special_tokens=False, verbose=False) if texts else {}
+        return [len(ids) + 1 for ids in encoded.get("input_ids", [])]  # with what is between them
+
+    def _inputs(self, batch: dict[str, list[Any]]) -> dict[str, list[Any]]:
         if isinstance(self.processor, PreTrainedTokenizerBase):
             return self._with_tokenizer(self.processor, batch)
         if self.kind == "turns":
@@ -218,14 +253,8 @@ def highlights(processor: ProcessorMixin | PreTrainedTokenizerBase) -> bool:
 
 
 def plain_text(kind: str, source: Any) -> str:
-    """A source as one string, for models that see no structure."""
-    if kind == "turns":
-        return "\n".join(f"{turn['role']}: {turn['content']}" for turn in source)
-    if kind == "sentences":
-        return " ".join(source)
-    if kind == "documents":
-        return "\n\n".join(source)
-    return cast(str, source)
+    """A source as one string, for models that see no structure, as their pipeline reads it."""
+    return as_text(kind, source, replace=True)
 
 
 def source_kind(columns: list[str]) -> Kind:
@@ -246,6 +275,7 @@ def tokenize_documents(
     max_source_length: int | None = None,
     max_target_length: int | None = None,
     importance: Importance | None = None,
+    long_documents: LongDocuments = "cut",
     num_proc: int | None = None,
     report: TruncationReport | None = None,
 ) -> Dataset | IterableDataset:
@@ -268,6 +298,8 @@ def tokenize_documents(
         importance: Where the weights of the Top-Down Transformer's tokens come from: "oracle" (the words of a document
             whose lemma is in its summary weigh 1, the others 0), or an importance tagger; None for no weights. A
             document without an important token gets equal weights, and is counted.
+        long_documents: "cut" takes the end off what is longer than `max_source_length`; "condense" keeps its beginning
+            and the sentences that are most like all others, or like its query, as `pipeline("summarization")` does.
         num_proc: Processes to use; None for one. A streamed dataset ignores it: the data loader's workers do the work.
             A tagger needs it no more than any model.
         report: Is given the counts, if passed.
@@ -281,6 +313,8 @@ def tokenize_documents(
             asked for where the processor takes none, there is no summary, or documents to tag are streamed.
     """
     check_lengths(max_source_length=max_source_length, max_target_length=max_target_length)
+    if long_documents not in get_args(LongDocuments):
+        raise ValueError(f"long_documents must be 'cut' or 'condense', got {long_documents!r}")
     report = TruncationReport() if report is None else report
     columns = dataset.column_names or list(next(iter(dataset)))
     if importance is not None:
@@ -288,7 +322,7 @@ def tokenize_documents(
         report.expect(WITHOUT_IMPORTANCE)
     if highlights(processor) and (PHRASES in columns or getattr(processor, "key_phrases", None) is not None):
         report.expect(*PHRASE_COLUMNS)
-    settings = (processor, source_kind(columns), max_source_length, max_target_length)
+    settings = (processor, source_kind(columns), max_source_length, max_target_length, long_documents)
     tokenization = _Tokenization(*settings, importance)
     options: dict[str, Any] = {"batched": True, "batch_size": DOCUMENTS_IN_MEMORY, "remove_columns": columns}
     if isinstance(dataset, IterableDataset):

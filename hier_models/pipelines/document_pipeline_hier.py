@@ -498,7 +498,7 @@ def as_text(name: str, value: Any, replace: bool = False) -> str:
             raise ValueError('`turns` must be a list of {"role": …, "content": …}, with text as their content.')
         parts, separator = [f"{turn['role']}: {turn['content']}" for turn in turns], "\n"
     else:
-        parts, separator = as_list(name, value), " " if name == "sentences" else "\n"
+        parts, separator = as_list(name, value), " " if name == "sentences" else "\n\n"
     for part in parts:
         if not isinstance(part, str):
             raise ValueError(f"`{name}` must be text, got {type(part).__name__}.")

@@ -92,6 +92,15 @@ def condense(
     return [{**value[number], "content": text} if name == "turns" else text for number, text in texts.items()]
 
 
+def shorten(name: str, value: Any, room: int, *how: Any, limit: int, length: Callable[[Any], int]) -> Any:
+    """Condense a document until, with what stands around it, it is no longer than a limit."""
+    read = condense(name, value, room, *how)
+    while (tokens := length(read)) > limit and room > 1:  # by names of roles, for example
+        room = min(room - 1, room * limit // tokens)
+        read = condense(name, value, room, *how)
+    return read
+
+
 def parts_of(name: str, value: Any, number: int, count: Callable[[list[str]], list[int]], processor: Any) -> list[Any]:
     """Cut a document into at most so many parts, about as long, between its sentences, turns or articles."""
     spans = sentence_spans(value, processor) if name == "text" else [(place, place + 1) for place in range(len(value))]

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList
+from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList, NoBadWordsLogitsProcessor
 
 from .common_words_hier import COMMON_WORDS
 from .copied_words_hier import copied_words, copy_shares
@@ -23,7 +23,7 @@ from .document_pipeline_hier import (
 from .faithful_hier import FaithfulLogitsProcessor, WordPieces, is_english
 from .faithful_hier import logger as faithful_logger
 from .importance_tagger_hier import ImportanceTagger, load_importance_tagger
-from .long_documents_hier import CLOSING, ENDS, condense, is_about, page_of, parts_of, tokens_of, with_query
+from .long_documents_hier import CLOSING, ENDS, condense, is_about, page_of, parts_of, shorten, tokens_of, with_query
 from .long_documents_hier import logger as long_documents_logger
 from .sources_hier import attended_sentences, document_sentences, plain_offsets, sources_of_tokens, summary_spans
 from .written_form_hier import is_uncased, moved_places, restore_written_form
@@ -110,7 +110,7 @@ class SummarizationPipeline(DocumentPipeline):
 
     task_settings = (
         *DocumentPipeline.task_settings,
-        *("faithful", "common_words", "max_source_length", "paragraphs", "reads_query"),
+        *("faithful", "common_words", "max_source_length", "long_documents", "paragraphs", "reads_query"),
     )
     document_arguments = (
         *("max_source_length", "paragraphs", "query", "phrases", "return_phrases"),
@@ -342,18 +342,14 @@ class SummarizationPipeline(DocumentPipeline):
                 "the end.",
             )
 
-        def encoded(room: int) -> Example:
-            read = condense(name, value, room, self._sizes, self.processor, wanted)
+        def encoded(read: Any) -> Example:
             return self._encoded(name, read if question is None else with_query(name, read, question), limit)
 
         frame = self.count_tokens("" if question is None else with_query("text", "", question))
         if question is not None and 2 * frame > limit:
             raise ValueError(f"`query` takes {frame} of the {limit} tokens that can be read; ask a shorter one.")
-        room = limit - frame
-        whole = encoded(room)
-        while whole.counts["num_truncated_tokens"] and room > 1:  # by names of roles, for example
-            room = min(room - 1, room * limit // tokens_of(whole))
-            whole = encoded(room)
+        how = (limit - frame, self._sizes, self.processor, wanted)
+        whole = encoded(shorten(name, value, *how, limit=limit, length=lambda read: tokens_of(encoded(read))))
         whole.counts["num_omitted_tokens"] = tokens - tokens_of(whole)
         return whole
 
@@ -663,6 +659,10 @@ class SummarizationPipeline(DocumentPipeline):
             processors.append(OwnLengthLogitsProcessor(least, most, config.eos_token_id))
         if faithful:
             processors.append(self._faithful_processor(examples, config, common_words, max_length))
+            turns = [turn for example in examples if example.source[0] == "turns" for turn in example.source[1]]
+            if names := {f"{turn['role']}:" for turn in turns}:  # who speaks is for the dialogue, not for its summary
+                tokens = self.tokenizer(sorted(names), add_special_tokens=False)["input_ids"]
+                processors.append(NoBadWordsLogitsProcessor(tokens, config.eos_token_id))
         if processors:
             others["logits_processor"] = processors
         return config, others

@@ -204,11 +204,14 @@ class DataArguments:
         phrases_column: Column with the user's own phrases of each document, for a Highlight-Transformer.
         query_column: Column with what each summary is to answer. Each document then begins with its query, and what
             is trained is remembered as a model that reads queries: its pipeline puts `query` there. As in that, what
-            is read of long documents should be chosen by the query; here they are cut at the end.
+            is read of long documents is chosen by the query with `long_documents: condense`.
         several_references: Each string of a list, or each line, in the column of the summary is a summary of its own:
             the first is trained on, and scores are those of the best.
         digits: What every digit of sources and summaries becomes, such as "#".
         max_source_length: Tokens of a source, markers included.
+        long_documents: Of a longer source, "cut" reads the beginning, and "condense" half as much of that, and what is
+            central to the document or to its query, as the summarization pipeline does. By default as the checkpoint
+            was trained; that is cut, if it does not say.
         max_target_length: Tokens of a summary.
         max_train_documents: Take only so many.
         max_validation_documents: Take only so many.
@@ -246,6 +249,7 @@ class DataArguments:
     several_references: bool = False
     digits: str | None = None
     max_source_length: int = 1024
+    long_documents: Literal["cut", "condense"] | None = None
     max_target_length: int = 256
     max_train_documents: int | None = None
     max_validation_documents: int | None = None

@@ -13,6 +13,7 @@ from ..families import FAMILIES
 from ..pipelines.int8_hier import to_int8
 from .arguments import RecipeError
 from .evaluation import write_json
+from .models import task_params
 from .recipe_files import load_recipe
 from .tasks import task_class
 from .tasks.encoder import usable_positions
@@ -84,7 +85,7 @@ def run_encoder_evaluation(
     if predictions_file is not None and name in without:
         raise RecipeError(f"predictions_file: {without[name]} makes no predictions to write; leave it out")
     # How a reader was trained to read and answer.
-    trained = (getattr(config, "task_specific_params", None) or {}).get("reading-comprehension", {})
+    trained = task_params(config, "reading-comprehension")
     with tempfile.TemporaryDirectory() as folder:
         options: dict[str, Any] = {
             "task": name,

@@ -230,6 +230,11 @@ def remember_task(config: PretrainedConfig, task: str, **settings: Any) -> None:
     config.task_specific_params = {**params, task: {**params.get(task, {}), **settings}}
 
 
+def task_params(config: PretrainedConfig, task: str) -> dict[str, Any]:
+    """What a configuration says of a task."""
+    return (getattr(config, "task_specific_params", None) or {}).get(task) or {}
+
+
 def longest_source(config: PretrainedConfig, tokenizer: PreTrainedTokenizerBase) -> int | None:
     """Tell how long an input can be."""
     most = positions(config, "encoder") or tokenizer.model_max_length

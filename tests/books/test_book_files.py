@@ -268,7 +268,7 @@ def test_markdown(tmp_path: Path):
     assert book.chapters[0].paragraphs == [prose("text 0")]
     assert book.chapters[1].paragraphs[0] == prose("text 1")
     assert "## no heading" in book.chapters[1].paragraphs[1]
-    assert book.left_out == ["Contents (3 words)"]
+    assert book.left_out == ["Contents (2 words)"]
 
 
 @pytest.mark.parametrize("opening", ["---\n\n# One\n\nRain.\n\n---\n\n", "---\nRain.\n\n---\n\n"])

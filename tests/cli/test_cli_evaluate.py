@@ -1,13 +1,14 @@
 """`hier-models evaluate`."""
 
 import json
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
-from transformers import Seq2SeqTrainer, Seq2SeqTrainingArguments
+from transformers import AutoConfig, Seq2SeqTrainer, Seq2SeqTrainingArguments
 
 from hier_models.cli import loading
 from hier_models.cli.errors import MistakeError
@@ -76,6 +77,39 @@ def test_evaluate_scores_what_summarize_writes(checkpoint: str):
     arguments = ["--num-beams", "2", "--max-length", "7", "--json", "scores.json"]
     run("evaluate", "-m", checkpoint, "data.jsonl", *arguments)
     assert json.loads(Path("scores.json").read_text())["rouge1"] > 0
+
+
+def test_evaluate_reads_of_long_documents_what_the_checkpoint_was_trained_to(checkpoint: str) -> None:
+    config = AutoConfig.from_pretrained(checkpoint)
+    text = " ".join(f"Sentence {number} says {DOCUMENTS[number % 2]}" for number in range(40))
+    write_jsonl("data.jsonl", [{"document": text, "abstract": "A reference."}])
+
+    def read(*options: str) -> dict[str, Any]:
+        run("evaluate", "data.jsonl", "-m", "trained", "--max-length", "5", "--json", "scores.json", *options)
+        return json.loads(Path("scores.json").read_text())["truncation"]
+
+    shutil.copytree(checkpoint, "trained")
+    config.task_specific_params = {"summarization": {"long_documents": "condense", "max_source_length": 50}}
+    config.save_pretrained("trained")
+    condensed, cut = read(), read("--cut")
+    assert condensed["truncated_sentences"] == 0 < condensed["truncated_tokens"]  # whole sentences are left out
+    assert cut["truncated_sentences"] > 0
+    config.task_specific_params = None
+    config.save_pretrained("trained")
+    assert read()["truncated_tokens"] < cut["truncated_tokens"]  # as many tokens as the model has positions
+    assert read("--max-source-length", "50") == cut
+
+
+def test_evaluate_scores_what_mini_writes_for_users() -> None:
+    """In the words of the document, of what is central to it, and in pages."""
+    text = (Path(__file__).parents[2] / "docs" / "ferry.txt").read_text()
+    write_jsonl("data.jsonl", [{"text": text * 3, "summary": "A ferry."}, {"text": text[:400], "summary": "A ferry."}])
+    for options in ([], ["--length", "long"], ["--cut", "--max-source-length", "60", "--max-length", "40"]):
+        run("evaluate", "data.jsonl", "--predictions", "p.jsonl", *options)
+        run("summarize", "data.jsonl", "-o", "out.jsonl", *options)
+        written = [[row["summary"] for row in jsonl(Path(name).read_text())] for name in ("p.jsonl", "out.jsonl")]
+        assert written[0] == written[1]
+        Path("out.jsonl").unlink()
 
 
 def test_evaluate_without_a_length_does_not_stop_at_20_tokens(checkpoint: str, records: str):

@@ -365,7 +365,8 @@ def test_footnotes_of_word(tmp_path: Path):
 
 def test_page_without_what_stands_round_it(tmp_path: Path):
     around = "<nav><ul><li><a href=/>Home</a><li><a href=/a>All our news</a></ul></nav>"
-    article = f"<article><h1>On floods</h1><p>{one(RIVER)}</p><h2>After it</h2><p>{one(FERRY)}</p></article>"
+    code = "<pre><code>import mud</code></pre>"
+    article = f"<article><h1>On floods</h1><p>{one(RIVER)}</p><h2>After it</h2><p>{one(FERRY)}</p>{code}</article>"
     page = f"<html><head><title>On floods - News</title></head><body>{around}{article}<footer>All rights.</footer>"
     (tmp_path / "a.html").write_text(page)
     read = read_document(tmp_path / "a.html")
@@ -376,6 +377,7 @@ def test_page_without_what_stands_round_it(tmp_path: Path):
         ("After it", 2),
         (one(FERRY), 0),
     ]
+    assert read.left_out["code_words"] == 2
     assert read.left_out["margin_words"] == 2  # and the links, which are no text
 
 
@@ -386,7 +388,25 @@ def test_markdown(tmp_path: Path):
     read = read_document(tmp_path / "a.md")
     assert read.title == "On floods"
     assert text_of(read) == f"On floods\n\n{one(RIVER)}\n\nMud\n\nDry."
-    assert say_left_out(read.left_out) == "3 words of the reference list"
+    assert say_left_out(read.left_out) == "2 words of the reference list"
+
+
+def test_a_readme(tmp_path: Path):
+    """Badges, comments, HTML and code are not what it says."""
+    (tmp_path / "README.md").write_text(
+        "<!-- Copyright 2026.\nAll rights. -->\n<p align='center'><img alt='Logo' src='logo.svg'></p>\n\n# Floods\n\n"
+        "[![Build](https://x.org/badge.svg)](https://x.org/ci)\n\n**Floods** reads *gauges*, see [the\nguide](https://x.org).\n\n"
+        "```python\n# no heading\nimport floods\n```\n\nIt has:\n\n- rivers, `all` of them\n- lakes\n\n"
+        "| gauge | metres |\n|---|---|\n| Bridge | 2 |\n"
+    )
+    read = read_document(tmp_path / "README.md")
+    assert [block.text for block in read.blocks] == [
+        *("Floods", "Floods reads gauges, see the guide.", "It has:", "rivers, all of them", "lakes"),
+        *("gauge metres", "Bridge 2"),
+    ]
+    assert say_left_out(read.left_out) == "5 words of code"
+    (tmp_path / "code.md").write_text("```\nimport floods\n```\n")
+    assert text_of(read_document(tmp_path / "code.md")) == "import floods"  # it is all there is
 
 
 # Subtitles

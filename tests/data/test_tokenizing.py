@@ -3,13 +3,16 @@ import logging
 import pytest
 from datasets import Dataset
 from torch.utils.data import DataLoader
+from transformers import AutoModelForSeq2SeqLM, AutoProcessor, BartConfig, PreTrainedTokenizerFast, pipeline
 
+from hier_models import MINI, HatBartConfig
 from hier_models.data import TruncationReport, tokenize_documents
 from hier_models.data.tokenizing import plain_text
 from tests import forks
 from tests.conftest import DOCUMENTS, SUMMARIES, TURNS
 
 
+PLACES = ("lighthouse", "museum", "market hall", "school", "lock", "shipyard", "library", "chapel")
 COUNTS = {"num_truncated_tokens", "num_truncated_sentences", "num_truncated_target_tokens"}
 
 
@@ -140,3 +143,47 @@ for _ in range(2):
         assert done.returncode == 0, done.stderr
         files |= set(done.stdout.split())
     assert len(files) == 1
+
+
+@pytest.mark.parametrize("plain", [False, True])
+@pytest.mark.parametrize("kind", ["text", "sentences", "turns", "documents"])
+def test_what_is_condensed_is_what_the_pipeline_reads(plain: bool, kind: str) -> None:
+    encoder = AutoProcessor.from_pretrained(MINI)
+    size = {"d_model": 16, "encoder_layers": 1, "decoder_layers": 1, "encoder_ffn_dim": 8, "decoder_ffn_dim": 8}
+    config = (BartConfig if plain else HatBartConfig)(**size, vocab_size=len(encoder.tokenizer), forced_eos_token_id=3)
+    model = AutoModelForSeq2SeqLM.from_config(config)
+    if plain:
+        names = {"bos_token": "[CLS]", "eos_token": "[SEP]", "pad_token": "[PAD]", "unk_token": "[UNK]"}
+        encoder = PreTrainedTokenizerFast(tokenizer_file=f"{MINI}/tokenizer.json", **names)
+    pipe = pipeline("summarization", model=model, **{"tokenizer" if plain else "processor": encoder})
+    sentences = [f"The {word} of the harbour was opened in {1900 + year}." for year, word in enumerate(PLACES * 8)]
+    text = " ".join(sentences)
+    turns = [{"role": "Ann" if place % 2 else "Bob", "content": one} for place, one in enumerate(sentences)]
+    source = {"text": text, "sentences": sentences, "turns": turns, "documents": [text[:300], text]}[kind]
+    rows = Dataset.from_list([{kind: source, "summary": "A short one."}, {kind: source[:1], "summary": "Another."}])
+    report = TruncationReport()
+    lengths = {"max_source_length": 200, "report": report}
+    made = tokenize_documents(rows, encoder, long_documents="condense", **lengths)
+    read = pipe.preprocess({kind: source}, max_source_length=200)["examples"]
+    assert made[0]["input_ids"] == read.inputs["input_ids"]
+    assert len(made[0]["input_ids"]) <= 200
+    assert made[0]["num_truncated_tokens"] == read.counts["num_omitted_tokens"] > 0
+    assert (report.truncated_documents, report.truncated_tokens) == (1, made[0]["num_truncated_tokens"])
+    cut = tokenize_documents(rows, encoder, max_source_length=200)
+    assert cut[0]["input_ids"] != made[0]["input_ids"]
+    assert cut[1]["input_ids"] == made[1]["input_ids"]  # a short one is read whole
+
+
+def test_what_is_condensed_goes_by_the_query() -> None:
+    sentences = [f"The {word} of the harbour was opened in {1900 + year}." for year, word in enumerate(PLACES * 8)]
+    rows = Dataset.from_list([{"text": " ".join(sentences), "summary": "x", "query": "When was the museum opened?"}])
+    processor = AutoProcessor.from_pretrained(MINI)
+    (made,) = tokenize_documents(rows, processor, max_source_length=80, long_documents="condense")
+    text = processor.tokenizer.decode(made["input_ids"], skip_special_tokens=True)
+    assert text.startswith("question : when was the museum opened?")
+    assert text.count("museum") > text.count("lighthouse")
+
+
+def test_other_ways_of_long_documents_are_refused(documents, processor) -> None:
+    with pytest.raises(ValueError, match="long_documents must be 'cut' or 'condense', got 'skip'"):
+        tokenize_documents(documents, processor, long_documents="skip")

@@ -172,6 +172,20 @@ def test_every_structure_with_a_processor(tiny_model, processor, document):
     assert any(_inventions(record["summary_text"], whole) for record in summarize(document, **kwargs))
 
 
+@pytest.mark.parametrize("structure", ["turns", "text"])
+def test_a_summary_does_not_say_whose_turn_it_is(structure: str) -> None:
+    """Who is told apart from what they say where it is known; a text may have a colon after any word."""
+    summarize = pipeline("summarization")
+    text = "\n".join(f"{turn['role']}: {turn['content']}" for turn in TURNS)
+    example = summarize.preprocess({structure: TURNS if structure == "turns" else text})["examples"]
+    _, arguments = summarize._generation_config({}, [example])
+    begun = summarize.tokenizer("[CLS] [short] ann", add_special_tokens=False, return_tensors="pt")["input_ids"]
+    scores = arguments["logits_processor"](begun, torch.zeros(1, len(summarize.tokenizer)))
+    colon = summarize.tokenizer.convert_tokens_to_ids(":")
+    assert scores[0, colon].isinf() == (structure == "turns")
+    assert not arguments["logits_processor"](begun[:, :-1], torch.zeros_like(scores))[0, begun[0, -1]].isinf()
+
+
 def test_a_prefix_is_not_of_the_document():
     tokenizer = _tokenizer("SentencePiece")
     torch.manual_seed(0)

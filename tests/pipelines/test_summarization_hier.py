@@ -195,7 +195,7 @@ def test_structure_becomes_plain_text(summarize):
         return torch.equal(first[0]["summary_token_ids"], second[0]["summary_token_ids"])
 
     assert same(summarize(sentences=["A b.", "C d."], **kwargs), summarize("A b. C d.", **kwargs))
-    assert same(summarize(documents=["A b.", "C d."], **kwargs), summarize("A b.\nC d.", **kwargs))
+    assert same(summarize(documents=["A b.", "C d."], **kwargs), summarize("A b.\n\nC d.", **kwargs))
     assert same(summarize(TURNS[:2], **kwargs), summarize("\n".join(_lines(TURNS[:2])), **kwargs))
 
 

@@ -613,6 +613,23 @@ def test_fillers_of_a_recipe(values, tmp_path):
     assert results["set_aside"]["train"]["dropped_turns"] == 0
 
 
+def test_long_documents_are_read_as_they_were_trained_on(values, tmp_path):
+    """And a model that goes on from there reads them so, too, unless its recipe says otherwise."""
+    values |= {"max_steps": 1, "max_source_length": 20, "test": str(tmp_path / "dev.jsonl"), "max_length": 9}
+    results = run_training(load_recipe(None, {**values, "long_documents": "condense"}))
+    for part in ("train", "test"):  # whole sentences are left out, and none is cut
+        found = results["truncation"][part]
+        assert found["truncated_sentences"] == 0 < found["truncated_tokens"]
+    again = {"model_name_or_path": values["output_dir"], "tokenizer": None, "config_overrides": None}
+    again |= {"max_position_embeddings": None, "output_dir": str(tmp_path / "on"), "max_source_length": 24}
+    for change, kind in (({}, "condense"), ({"long_documents": "cut"}, "cut")):
+        results = run_training(load_recipe(None, {**values, **again, **change, "overwrite": True}))
+        assert (results["truncation"]["train"]["truncated_sentences"] > 0) == (kind == "cut")
+        config = json.loads((tmp_path / "on" / "config.json").read_text())
+        reading = {"long_documents": kind, "max_source_length": 24}
+        assert config["task_specific_params"]["summarization"] == reading
+
+
 def test_limits_of_documents(values, tmp_path):
     values |= {"max_train_documents": 2, "validation": str(tmp_path / "dev.jsonl"), "max_validation_documents": 1}
     results = run_training(load_recipe(None, values))

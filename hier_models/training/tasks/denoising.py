@@ -56,6 +56,7 @@ class DenoisingTask(Task):
     arguments = DenoisingArguments
     unused = (
         *("summary_column", "test", "test_split", "phrases_column", "query_column", "several_references", "digits"),
+        "long_documents",
         *("importance", "importance_tagger"),
     )
 

@@ -32,7 +32,10 @@ SHIFTED_POSITIONS = {
     *(name for name, family in FAMILIES.items() if family.positions_after_padding),
 }
 # What of the section data means nothing to any of them.
-UNUSED = ("test", "test_split", "importance", "importance_tagger", "query_column", "several_references", "digits")
+UNUSED = (
+    *("test", "test_split", "importance", "importance_tagger", "query_column", "several_references", "digits"),
+    "long_documents",
+)
 
 
 @dataclass

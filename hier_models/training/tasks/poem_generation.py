@@ -97,7 +97,10 @@ class PoemGenerationTask(WritingTask):
     """Quatrains, each line from its keyword and those before it (HAM, section 5.2; Wang et al., 2016, 3.3 and 4.1)."""
 
     arguments = PoemGenerationArguments
-    unused = ("importance", "importance_tagger", "query_column", "fillers", "digits", "key_phrases", "source_kind")
+    unused = (
+        *("importance", "importance_tagger", "query_column", "fillers", "digits", "key_phrases", "source_kind"),
+        "long_documents",
+    )
     document_metrics = tuple(f"{name}_{length}" for length in LINE_LENGTHS for name in POEM_METRICS)
     table = staticmethod(poem_table)
 

@@ -14,7 +14,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase, Seq2SeqTraini
 from ...data import TruncationReport, load_documents, tokenize_documents
 from ...data.columns import REFERENCES
 from ...data.tokenizer_training import train_word_level
-from ...data.tokenizing import Importance, language_of, plain_text, plain_tokenizer, source_kind
+from ...data.tokenizing import Importance, LongDocuments, language_of, plain_text, plain_tokenizer, source_kind
 from ...metrics import (
     DocumentScores,
     DocumentStatistics,
@@ -38,6 +38,7 @@ from ..models import (
     remember_task,
     set_generation,
     set_lengths,
+    task_params,
     warn_if_endless,
 )
 from ..smoke import tiny_tagger
@@ -61,6 +62,7 @@ class SummarizationTask(WritingTask):
         super().__init__(recipe, output_dir)
         self._cuts = {part: TruncationReport() for part in self.parts}
         self._importance_at_test: Importance | None = recipe.data.importance
+        self._long_documents: LongDocuments = "cut"
         self._key_phrases: dict[str, Any] = {}
 
     def check(self) -> None:
@@ -78,6 +80,7 @@ class SummarizationTask(WritingTask):
         set_lengths(model.config, processor, self.recipe)
         if self.recipe.data.query_column is not None:
             remember_task(model.config, "summarization", reads_query=True)
+        self._prepare_long_documents(model)
         warn_if_endless(processor)
         self._prepare_importance(model, processor)
         most = default_max_new_tokens(model)
@@ -129,8 +132,17 @@ class SummarizationTask(WritingTask):
     def scores(self, part: str, model: PreTrainedModel, processor: Processor, **files: Any) -> dict[str, Any]:
         training, weights = self.recipe.training, self._importance_at_test
         settings = self.of_data("max_source_length", "max_target_length", "num_proc")
-        options: dict[str, Any] = {"training_args": training, "importance": weights, **settings, **files}
+        settings |= {"importance": weights, "long_documents": self._long_documents}
+        options: dict[str, Any] = {"training_args": training, **settings, **files}
         return run_evaluation(model, processor, self.rows(part), **options)
+
+    def _prepare_long_documents(self, model: PreTrainedModel) -> None:
+        """Have the model read long documents as it is trained to."""
+        remembered = task_params(model.config, "summarization")
+        self._long_documents = self.recipe.data.long_documents or remembered.get("long_documents", "cut")
+        if self.recipe.data.long_documents or "long_documents" in remembered:
+            reading = {"long_documents": self._long_documents, **self.of_data("max_source_length")}
+            remember_task(model.config, "summarization", **reading)
 
     def _prepare_importance(self, model: PreTrainedModel, processor: Processor) -> None:
         """Have the model pool by importance where tokens have weights, and load the tagger."""
@@ -174,7 +186,8 @@ class SummarizationTask(WritingTask):
     def _tokenized(self, part: str, documents: Any, processor: Processor) -> Dataset | IterableDataset:
         weights = self.recipe.data.importance if part == "train" else self._importance_at_test
         settings = self.of_data("max_source_length", "max_target_length", "num_proc")
-        return tokenize_documents(documents, processor, importance=weights, report=self._cuts[part], **settings)
+        settings |= {"long_documents": self._long_documents, "report": self._cuts[part]}
+        return tokenize_documents(documents, processor, importance=weights, **settings)
 
 
 def run_evaluation(
@@ -183,6 +196,7 @@ def run_evaluation(
     dataset: Dataset | IterableDataset,
     *,
     max_source_length: int | None = None,
+    long_documents: LongDocuments | None = None,
     batch_size: int = 8,
     training_args: Seq2SeqTrainingArguments | None = None,
     predictions_file: str | os.PathLike[str] | None = None,
@@ -195,6 +209,7 @@ def run_evaluation(
     max_target_length: int | None = None,
     bert_score: str | None = None,
     nli: str | None = None,
+    summarize: Callable[[Dataset], list[str]] | None = None,
     **generate_kwargs: Any,
 ) -> dict[str, Any]:
     """Summarize documents and score the summaries against their whole references.
@@ -207,7 +222,10 @@ def run_evaluation(
         model: Any encoder-decoder model with a `generate`.
         processor: Its processor, or its tokenizer.
         dataset: Documents with `summary`, from `load_documents`.
-        max_source_length: Tokens of a source; by default as many as the model has positions.
+        max_source_length: Tokens of a source; by default as many as its config says for summarization, else as the
+            model has positions.
+        long_documents: What is read of longer ones, "cut" or "condense"; see `tokenize_documents`. By default as the
+            model was trained; that is "cut", if its config does not say.
         batch_size: Documents summarized at a time on each device, unless `training_args` says so.
         training_args: Arguments of the Trainer to run under (device, precision, batch size).
         predictions_file: JSON lines to write the summaries to: `id` if there is one, `summary`, `reference`.
@@ -222,6 +240,8 @@ def run_evaluation(
             tokens, and the one that they have with the sources of other documents, to see how much is read at all.
         bert_score: Also give BERTScore with this encoder; see `hier_models.metrics.bert_scores`.
         nli: Also judge the summaries with this model of inference; see `hier_models.metrics.entailment_scores`.
+        summarize: Writes the summaries in place of `generate` alone, as a pipeline can, which keeps to the words of a
+            document, or makes a page of paragraphs.
         **generate_kwargs: Passed to `generate`, such as `num_beams=4`.
 
     Returns:
@@ -249,17 +269,25 @@ def run_evaluation(
     report = TruncationReport()
     sources = documents if importance == "oracle" or max_target_length else documents.remove_columns("summary")
     options: dict[str, Any] = {"importance": importance, "num_proc": num_proc, "report": report}
-    options["max_source_length"] = max_source_length or longest_source(model.config, tokenizer)
+    own = task_params(model.config, "summarization")
+    options["max_source_length"] = (
+        max_source_length or own.get("max_source_length") or longest_source(model.config, tokenizer)
+    )
+    options["long_documents"] = long_documents or own.get("long_documents", "cut")
     inputs = cast(Dataset, tokenize_documents(sources, processor, max_target_length=max_target_length, **options))
     found: dict[str, float] = {}
     of_labels: np.ndarray[Any, Any] | None = None
     with predicting(model, processor, training_args, batch_size) as trainer:
         settings = generation_settings(model.generation_config)
         without_labels = inputs.remove_columns([name for name in inputs.column_names if name == "labels"])
-        predictions = generate(trainer, without_labels, **generate_kwargs)
+        if summarize is None:
+            predictions: Any = generate(trainer, without_labels, **generate_kwargs)
+            summaries = decode(predictions, tokenizer)
+        else:
+            summaries = summarize(documents)
+            predictions = tokenizer(summaries)["input_ids"]
         if max_target_length is not None:
             of_labels, found = perplexities(model, processor, inputs, cast(Any, trainer.args))
-    summaries = decode(predictions, tokenizer)
     rouge, rouge_settings = score_documents(summaries, references, use_stemmer, sentence_splitter)
     asked: dict[str, Any] = {"bert_score": bert_score, "nli": nli, "device": model.device}
     of_models, judges = scores_of_models(documents, summaries, references, **asked, language=language_of(processor))

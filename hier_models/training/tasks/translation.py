@@ -70,7 +70,7 @@ class TranslationTask(WritingTask):
     """Aligned documents in two languages, cut into chunks, scored with d-BLEU (HAT-BART, section 4.2)."""
 
     arguments = TranslationArguments
-    unused = ("importance", "importance_tagger", "query_column", "several_references", "digits")
+    unused = ("importance", "importance_tagger", "query_column", "several_references", "digits", "long_documents")
     in_order = True
     document_metrics = ("bleu", "perplexity")
     table = staticmethod(bleu_table)
