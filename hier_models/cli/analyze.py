@@ -15,6 +15,7 @@ from ..checkpoints import MINI_NAME
 from ..journal import Journal, digest
 from . import options
 from .errors import MistakeError, check_parent, first_paragraph, mistakes, say, state
+from .extractive import is_extractive
 from .jobs import check_all_sources, make_texts, write_texts
 from .loading import (
     check_checkpoint,
@@ -52,7 +53,7 @@ def analyze(
     predictions: Annotated[list[str] | None, typer.Option("--predictions", "-p", metavar="[NAME=]FILE")] = None,
     reference: Annotated[bool, typer.Option("--reference")] = False,
     limit: Annotated[int | None, typer.Option("--documents", min=1, metavar="N")] = None,
-    shown: Annotated[int, typer.Option(min=0, metavar="N")] = 10,
+    shown: Annotated[int | None, typer.Option(min=0, metavar="N")] = None,
     heatmaps: Annotated[int, typer.Option(min=0, metavar="N")] = 3,
     threshold: Annotated[float, typer.Option(metavar="SHARE")] = 0.8,
     split: options.Split = None,
@@ -85,7 +86,7 @@ def analyze(
     check_judges(bert_score, nli)
     generated = [name for name in checkpoints if name not in files]
     generation = generation_settings(max_length, min_length, num_beams, settings)
-    if not generated and (generation or max_source_length):
+    if all(is_extractive(checkpoints[name]) for name in generated) and (generation or max_source_length):
         raise MistakeError("--max-length and other settings of the generation: there is nothing to generate")
     _check_output(output, data, files)
     from ..inspection.copying import CopyRule
@@ -114,9 +115,10 @@ def analyze(
         pipe = None
         if name in generated:
             made = output / f"summaries-{name}.jsonl"
-            pipe = _generate(checkpoint, documents, made, making, batch_size, device, dtype)
+            own = {"language": language} if is_extractive(checkpoint) else making
+            pipe = _generate(checkpoint, documents, made, own, batch_size, device, dtype)
             summaries[name] = match_summaries(str(made), read_rows(made), documents)
-        family = family_of(checkpoint)
+        family = None if is_extractive(checkpoint) else family_of(checkpoint)
         attends_to_rows = family is not None and family.report == "rows"
         if heatmaps or attends_to_rows:
             pipe = pipe or load_pipeline(checkpoint, device, dtype)

@@ -38,7 +38,7 @@ def quiet() -> None:
     # Weights that are missing in a checkpoint are news in any case.
     transformers_logging.get_logger("transformers.modeling_utils").setLevel(logging.WARNING)
     # The commands say themselves what was cut, but not what these warn of.
-    pipelines = ("translation_hier", "faithful_hier", "importance_tagger_hier", "int8_hier")
+    pipelines = ("translation_hier", "faithful_hier", "importance_tagger_hier", "int8_hier", "long_documents_hier")
     warning = (*(f"pipelines.{name}" for name in pipelines), "models.encoder_top_down_transformer")
     levels = {logging.ERROR: ("pipelines", "models", "data.tokenizing"), logging.WARNING: warning}
     for level, names in levels.items():

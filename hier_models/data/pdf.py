@@ -34,7 +34,8 @@ _CAPTION = re.compile(
 )
 _NAMED_CAPTION = re.compile(rf"{_CAPTION.pattern}[\d.]*[.:|] ", re.IGNORECASE)
 _ITEM = re.compile(r"(?:[•‣▪●○◦–—-]|\(?\d{1,2}[.)]|\(?[a-z]\))\s")
-_OTHER_LETTERS = re.compile("[\ufb00-\ufb06\ufb13-\ufdff\ufe70-\ufeff]")  # ligatures, and letters by their form
+# Ligatures, letters by their form, and those of formulas.
+_OTHER_LETTERS = re.compile("[\ufb00-\ufb06\ufb13-\ufdff\ufe70-\ufeff\U0001d400-\U0001d7ff]")
 # Accents as TeX sets them, in front of their letter.
 _ACCENTS = {"\u00b4": "\u0301", "\u00a8": "\u0308", "\u02c6": "\u0302", "\u02dc": "\u0303"}
 _ACCENT = re.compile(rf"([{''.join(_ACCENTS)}]) ?([A-Za-z\u0131])")
@@ -154,9 +155,15 @@ def _lines_of_page(text: Any, page: int) -> Iterator[_Line]:
     box = raw.FS_RECTF()
     where = ctypes.byref(box)
     line: list[tuple[str, int, float, float, float, float]] = []  # character, number, left, right, bottom, top
+    first_half = ""  # of a character beyond U+FFFF, which pdfium gives as two
     for number in range(raw.FPDFText_CountChars(text)):
-        code = raw.FPDFText_GetUnicode(text, number)
-        character = chr(code) if code and not 0xD800 <= code < 0xE000 else "\ufffd"
+        character = chr(raw.FPDFText_GetUnicode(text, number) or 0xFFFD)
+        if "\ud800" <= character < "\udc00":
+            first_half = character
+            continue
+        if "\udc00" <= character < "\ue000":
+            character = (first_half + character).encode("utf-16", "surrogatepass").decode("utf-16", "replace")[-1]
+        first_half = ""
         if character in "\r\n":
             yield from _line(text, line, page)
             line = []

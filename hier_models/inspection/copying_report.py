@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ from ..metrics.reference_free import (
     reference_free_rows,
     reference_free_scores,
 )
+from ..pipelines.sources_hier import DocumentSentences, Span, find_sources
 from .copying import Copy, CopyRule, SourceText, find_copies, is_judged, source_text, split_summary
 from .pages import Page, aligned, counted, printable, require_matplotlib, save_figure
 
@@ -53,13 +55,14 @@ class _Copies:
 class CopyingReport(Page):
     """How far into their documents the sentences lie that models copy into their summaries.
 
-    Documents are added one by one; of most of them only numbers are kept. On the page the copied sentences of the
-    shown ones are marked, the first model's in blue and the second's in bold type, as in Appendix A of the paper.
+    Documents are added one by one. The page has a table of them, to be sorted by each model's scores, and each
+    document beside its summaries: their copied sentences are marked, the first model's in blue and the second's in
+    bold type, as in Appendix A of the paper; other sentences lead to those that they have most words in common with.
 
     Args:
         rule: When a sentence counts as copied; the default rule if None.
         language: For the sentence splitter.
-        shown: How many documents the page shows, the first ones.
+        shown: How many documents the page has, the first ones; all if None. Of others only numbers are kept.
         title: Heading of chart and page.
 
     Raises:
@@ -75,16 +78,17 @@ class CopyingReport(Page):
         rule: CopyRule | None = None,
         *,
         language: str = "english",
-        shown: int = 10,
+        shown: int | None = None,
         title: str = "Where the copied sentences stand",
     ) -> None:
-        if shown < 0:
+        if shown is not None and shown < 0:
             raise ValueError(f"shown: got {shown}; it is a number of documents, 0 or more")
         self.rule = rule or CopyRule()
         self.language, self.shown, self.title = language, shown, title
         self.block_name = "paragraph"
         self._rouge = Rouge()
         self._copies: dict[str, list[_Copies]] = {}
+        self._listed: list[dict[str, Any]] = []
         self._pages: list[dict[str, Any]] = []
 
     @property
@@ -146,8 +150,10 @@ class CopyingReport(Page):
             counts = reference_free_counts(summary, text)
             entry = _Copies(name, len(texts[model]), long_enough, copies, source.num_blocks, counts, own)
             self._copies.setdefault(model, []).append(entry)
-        if len(self._pages) < self.shown:
-            self._pages.append(self._page(name, source, texts, found) | {"scores": scores})
+        if self.shown is None or len(self._pages) < self.shown:
+            listed = [_listed_scores(entries[-1]) for entries in self._copies.values()]
+            self._listed.append({"id": printable(name), "scores": listed})
+            self._pages.append(self._page(source, texts, found))
         return found
 
     def _rouge_of(self, summaries: list[str], reference: str | None) -> list[dict[str, float]]:
@@ -274,10 +280,10 @@ class CopyingReport(Page):
             "histograms": [numbers[name]["histogram"]["counts"] for name in self.names],
             "medians": [numbers[name]["position"]["median"] for name in self.names],
             "block": self.block_name,
-            "documents": self._pages,
+            "documents": self._listed,
             "total": self.documents,
         }
-        return {"caption": str(self.rule), "data": data}
+        return {"caption": str(self.rule), "data": data, "pages": self._pages}
 
     def _numbers(self, entries: list[_Copies]) -> dict[str, Any]:
         copies = [copy for entry in entries for _, copy in entry.copies]
@@ -390,7 +396,7 @@ class CopyingReport(Page):
             axes.legend(loc="lower right", fontsize=8, frameon=False, labelcolor=INK)
 
     def _page(
-        self, name: str, source: SourceText, texts: dict[str, list[str]], found: dict[str, list[Copy | None]]
+        self, source: SourceText, texts: dict[str, list[str]], found: dict[str, list[Copy | None]]
     ) -> dict[str, Any]:
         """Gather what the page shows of a document; characters are counted as JavaScript does, in UTF-16."""
 
@@ -398,7 +404,7 @@ class CopyingReport(Page):
             sentence = source.sentences[copy.sentence]
             return [[_utf16(sentence[:start]), _utf16(sentence[:end])] for start, end in copy.marks]
 
-        def shown(sentence: str, copy: Copy | None) -> dict[str, Any]:
+        def shown(sentence: str, copy: Copy | None, places: list[int]) -> dict[str, Any]:
             numbers = copy and {
                 "sentence": copy.sentence,
                 "position": round(copy.position, 4),
@@ -407,14 +413,40 @@ class CopyingReport(Page):
                 "marks": marks(copy),
             }
             text = printable(sentence, keep_spaces=True)
-            return {"text": text, "judged": is_judged(sentence, self.rule), "copy": numbers}
+            judged = is_judged(sentence, self.rule)
+            return {"text": text, "judged": judged, "copy": numbers, "sources": [copy.sentence] if copy else places}
 
+        sources = iter(_sources(source.sentences, [sentence for own in texts.values() for sentence in own]))
         return {
-            "id": printable(name),
             "sentences": [printable(sentence, keep_spaces=True) for sentence in source.sentences],
             "blocks": source.blocks,
-            "summaries": [list(map(shown, texts[model], found[model])) for model in texts],
+            "summaries": [list(map(shown, texts[model], found[model], sources)) for model in texts],
         }
+
+
+def _listed_scores(entry: _Copies) -> dict[str, float | None]:
+    """What the page's table has of a summary."""
+    counts = entry.counts
+    return {
+        **{name: round(score, 2) for name, score in entry.scores.items()},
+        "copied": round(100 * len(entry.copies) / entry.judged, 2) if entry.judged else None,
+        "facts": round(100 * counts.found / counts.facts, 2) if counts.facts else None,
+        "words": counts.words,
+    }
+
+
+def _sources(document: Sequence[str], summary: list[str]) -> list[list[int]]:
+    """Find which sentences of a document each one of its summaries has most words in common with."""
+    (text, spans), (written, own) = _joined(document), _joined(summary)
+    places = {start: number for number, (start, _) in enumerate(spans)}
+    found = find_sources(written, own, DocumentSentences(text, spans))
+    return [[places[source["start"]] for source in sentence["sources"]] for sentence in found]
+
+
+def _joined(sentences: Sequence[str]) -> tuple[str, list[Span]]:
+    ends = list(itertools.accumulate(len(sentence) + 1 for sentence in sentences))
+    spans = [(end - 1 - len(sentence), end - 1) for end, sentence in zip(ends, sentences, strict=True)]
+    return " ".join(sentences), spans
 
 
 def _style(axes: Axes, highest: float) -> None:

@@ -9,11 +9,14 @@ from typing import Any
 
 import torch
 from torch.nn import functional
+from transformers.utils import logging
 
 from .chunking_hier import sentence_spans
 from .common_words_hier import COMMON_WORDS
 from .document_pipeline_hier import Example, as_text
 
+
+logger = logging.get_logger(__name__)  # of queries
 
 ENDS, CLOSING = (".", "!", "?", "…"), "\"'”’)] "  # of sentences
 LEAST_WORDS = 5  # of a whole sentence

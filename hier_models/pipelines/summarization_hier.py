@@ -24,6 +24,7 @@ from .faithful_hier import FaithfulLogitsProcessor, WordPieces, is_english
 from .faithful_hier import logger as faithful_logger
 from .importance_tagger_hier import ImportanceTagger, load_importance_tagger
 from .long_documents_hier import CLOSING, ENDS, condense, is_about, page_of, parts_of, shorten, tokens_of, with_query
+from .long_documents_hier import logger as long_documents_logger
 from .sources_hier import attended_sentences, document_sentences, plain_offsets, sources_of_tokens, summary_spans
 from .written_form_hier import is_uncased, moved_places, restore_written_form
 
@@ -324,6 +325,7 @@ class SummarizationPipeline(DocumentPipeline):
             "query",
             f"A document has none of the words that matter in the query {query!r:.80}: what is read of it is what "
             "would be read without one. Ask in the document's language, and in its words.",
+            long_documents_logger,
         )
         return None
 

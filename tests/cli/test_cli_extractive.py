@@ -86,3 +86,19 @@ def test_wrong_options_are_refused(records):
 def test_a_folder_of_the_name_is_a_model(records):
     Path("lead").mkdir()
     assert "is not a checkpoint" in run("evaluate", "-m", "lead", records, code=2).stderr
+
+
+def test_analyze_beside_a_model(records, checkpoint):
+    """Baselines stand beside models, each with the settings that are its own."""
+    options = ("--max-length", "9", "--heatmaps", "1")
+    result = run("analyze", records, "-m", "lead", "-m", checkpoint, "-o", "report", *options)
+    assert "lead has no hierarchical attention to draw" in result.stderr
+    numbers = json.loads(Path("report/copying.json").read_text())["models"]
+    assert list(numbers) == ["lead", "model"]
+    assert numbers["lead"]["reference_free"]["coverage"] == 1
+    summarize = ExtractiveSummarizer("lead")
+    assert [row["summary"] for row in rows_of("report/summaries-lead.jsonl")] == [
+        summarize(text=text) for text in DOCUMENTS
+    ]
+    nothing = run("analyze", records, "-m", "lead", "-o", "other", "--max-length", "9", code=2)
+    assert "there is nothing to generate" in nothing.stderr

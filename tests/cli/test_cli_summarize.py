@@ -582,7 +582,7 @@ def test_mistakes_in_options(checkpoint: str, paper: str):
     assert Path("out.txt").read_text() == "precious"
 
 
-def test_queries(checkpoint: str):
+def test_queries(checkpoint: str, caplog: pytest.LogCaptureFixture):
     text = " ".join(DOCUMENTS[1:3])
     Path("bees.txt").write_text(text)
     query = "How do bees find the direction?"
@@ -597,7 +597,9 @@ def test_queries(checkpoint: str):
     )
     rows = [{"text": text}, {"text": text, "query": "Wer kommt?"}, {"text": text, "query": " "}]
     command = ("summarize", "-m", checkpoint, write_jsonl("rows.jsonl", rows), "--query", query, "-o", "out.jsonl")
+    assert not caplog.text
     run(*command)
+    assert "none of the words that matter in the query 'Wer kommt?'" in caplog.text
     found = jsonl(Path("out.jsonl").read_text())
     assert [record.get("num_omitted_tokens") for record in found] == [omitted, None, omitted]
     assert found[0]["settings"]["query"] == query

@@ -12,7 +12,7 @@ class At(NamedTuple):
     y: float
     text: str
     size: float = 9
-    font: str = "F3"  # F1 is plain, F2 bold, F3 one with fixed widths, F4 a font of Hebrew letters, F5 of none
+    font: str = "F3"  # F1 is plain, F2 bold, F3 of one width, F4 of Hebrew letters, F5 of none, F6 of formulas
     turned: bool = False  # by 90 degrees
 
 
@@ -23,7 +23,7 @@ def column(lines: Sequence[str], x: float = 72, y: float = 700, step: float = 12
 
 def write_pdf(path: Path, pages: Sequence[Sequence[At]], extra: str = "", page_extra: str = "") -> Path:
     """Write a PDF; `extra` goes into its trailer, `page_extra` into each page."""
-    fonts = "/F1 4 0 R /F2 5 0 R /F3 6 0 R /F4 7 0 R /F5 9 0 R"
+    fonts = "/F1 4 0 R /F2 5 0 R /F3 6 0 R /F4 7 0 R /F5 9 0 R /F6 11 0 R"
     objects = {
         1: b"<< /Type /Catalog /Pages 2 0 R >>",
         3: b"<< >>",
@@ -34,6 +34,8 @@ def write_pdf(path: Path, pages: Sequence[Sequence[At]], extra: str = "", page_e
         8: _stream(_to_unicode({0x41 + number: 0x5D0 + number for number in range(27)} | {0x20: 0x20})),
         9: _font("Helvetica", " /ToUnicode 10 0 R"),
         10: _stream(_to_unicode({code: 0xE100 + code for code in range(0x41, 0x7B)})),
+        11: _font("Helvetica", " /ToUnicode 12 0 R"),
+        12: _stream(_to_unicode({code: 0x1D3F3 + code for code in range(0x41, 0x5B)} | {0x20: 0x20, 0x61: 0x1F600})),
     }
     numbers = []
     for page in pages:
@@ -68,7 +70,7 @@ def _stream(content: bytes) -> bytes:
 
 
 def _to_unicode(codes: dict[int, int]) -> bytes:
-    lines = "\n".join(f"<{code:02x}> <{letter:04x}>" for code, letter in codes.items())
+    lines = "\n".join(f"<{code:02x}> <{chr(letter).encode('utf-16-be').hex()}>" for code, letter in codes.items())
     head = "/CIDInit /ProcSet findresource begin 12 dict begin begincmap /CMapName /Own def /CMapType 2 def"
     space = "1 begincodespacerange <00> <ff> endcodespacerange"
     return f"{head} {space} {len(codes)} beginbfchar\n{lines}\nendbfchar endcmap end end".encode()

@@ -120,6 +120,11 @@ def test_right_to_left(pdf):
     assert text_of(pdf(lines)) == " ".join(words)
 
 
+def test_letters_of_formulas_and_pictures(pdf):
+    """They stand beyond the first 65,536 characters, and so as two halves; models know letters in their plain form."""
+    assert text_of(pdf([At(72, 700, "WE SET X a TO Z", font="F6")])) == "WE SET X \U0001f600 TO Z"
+
+
 def test_sentence_goes_on_behind_a_figure(pdf):
     first = [*RIVER[:3], "under a skin of mud that cracked in"]
     rest = ["the sun and was as hard as any road, so that", "carts could go on it for the rest of the year."]

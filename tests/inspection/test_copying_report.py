@@ -104,37 +104,71 @@ def test_rouge_beside_references(tmp_path):
     assert numbers["two"]["rouge"]["rouge1"] == 0
     assert made.table().splitlines()[1].split() == ["ROUGE-1", "75", "0"]
     _, data = page(made, tmp_path)
-    assert [shown["scores"][0]["rouge1"] for shown in data["documents"]] == [100, 50]
+    assert [listed["scores"][0]["rouge1"] for listed in data["documents"]] == [100, 50]
     assert "ROUGE" not in report().table()
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="no chromium")
-def test_documents_in_the_order_of_scores_in_a_browser(tmp_path):
+def test_every_document_by_the_scores_of_its_summaries_in_a_browser(tmp_path):
     from playwright.sync_api import sync_playwright
 
     made = CopyingReport()
     for name, rouge, entailed in (("Bees", "Rain", 10.0), ("A cat", "A cat", 5.0), ("A dog", "A cat", 90.0)):
         judged = {"one": {"entailment": entailed}, "two": {"entailment": 1.0}}
-        made.add({"text": f"{name}."}, {"one": name, "two": "Nothing"}, name, rouge, judged)
+        made.add({"text": f"{name}. It rains."}, {"one": name, "two": "Nothing 7"}, name, rouge, judged)
     path = made.save_html(tmp_path / "page.html")
     with sync_playwright() as engine:
         browser = engine.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        page = browser.new_page(viewport={"width": 420, "height": 800})
+        page = browser.new_page(viewport={"width": 420, "height": 800}, color_scheme="dark")
+        errors: list[str] = []
+        page.on("pageerror", lambda error: errors.append(str(error)))
         page.goto(f"file://{path}")
+        heads = page.locator("#documents thead tr:nth-child(2) button")
+        groups = page.locator("#documents thead tr:first-child th").all_inner_texts()
+        # After the documents themselves, of each score three columns: one, two, and how far one is ahead.
+        place = {name: 3 * (number - 1) + 1 for number, name in enumerate(groups)}
+        assert groups[1:5] == ["ROUGE-1", "ROUGE-2", "ROUGE-Lsum", "entailed"]
 
-        def listed(order: str) -> list[str]:
-            page.select_option("#order", label=order)
-            return [
-                text.split(". ")[1]
-                for text in page.eval_on_selector_all("#which option", "all => all.map((one) => one.text)")
-            ]
+        def listed() -> list[str]:
+            names = page.locator("#documents tbody tr td:first-child").all_inner_texts()
+            assert page.inner_text("#which") == names[0]  # the first one is shown
+            return [name.split(". ")[1] for name in names]
 
-        assert listed("one: best entailed first") == ["A dog", "Bees", "A cat"]
-        assert listed("one: best ROUGE-1 first") == ["A cat", "A dog", "Bees"]
-        assert listed("two: furthest ahead by entailed first") == ["A cat", "Bees", "A dog"]
-        assert "entailed 5.0" in page.inner_text("#side")
+        assert listed() == ["Bees", "A cat", "A dog"]
+        heads.nth(place["entailed"]).click()
+        assert listed() == ["A dog", "Bees", "A cat"]
+        assert "entailed 90.0" in page.inner_text("#side")
+        heads.nth(place["entailed"]).press("Enter")  # the other way round, by the keyboard
+        assert listed() == ["A cat", "Bees", "A dog"]
+        assert page.locator("[aria-sort]").get_attribute("aria-sort") == "ascending"
+        heads.nth(place["ROUGE-1"]).press("Space")
+        assert listed() == ["A cat", "A dog", "Bees"]
+        heads.nth(place["entailed"] + 2).click()  # ahead: 9, 4 and 89
+        assert listed() == ["A dog", "Bees", "A cat"]
+        heads.nth(place["names and numbers found, %"]).click()
+        assert listed() == ["Bees", "A cat", "A dog"]  # none in any: as they were
+        assert page.locator("#documents tbody tr:first-child td").all_inner_texts()[-6:-3] == ["–", "0.0", "–"]
+        heads.first.click()
+        assert listed() == ["Bees", "A cat", "A dog"]
+        # Every document can be reached, with each summary and what it rests on.
+        page.locator("#documents tbody button").nth(2).click()
+        assert page.inner_text("#which") == "3. A dog"
+        assert page.locator("#document .sentence").all_inner_texts() == ["A dog.", "It rains."]
+        page.locator("#side [data-places]").press("Enter")
+        assert page.locator("#document .at").all_inner_texts() == ["A dog."]
+        page.click("#before")
+        assert page.inner_text("#which") == "2. A cat"
+        # Models by a number of the first table.
+        names = page.locator("#numbers thead th")
+        page.locator("#numbers button", has_text="entailed").click()
+        assert names.all_inner_texts()[1:] == ["one", "two"]
+        page.locator("#numbers button", has_text="entailed").press("Enter")
+        assert names.all_inner_texts()[1:] == ["two", "one"]
+        assert page.locator("#numbers tr", has_text="entailed").locator("td").all_inner_texts()[1:] == ["1", "35"]
+        assert page.evaluate("getComputedStyle(document.querySelector('#numbers span')).color") == "rgb(255, 158, 94)"
         assert page.evaluate("document.documentElement.scrollWidth") <= 420
+        assert errors == []
         page.screenshot(path=tmp_path / "page.png", full_page=True)
         browser.close()
 
@@ -190,39 +224,44 @@ class Page(HTMLParser):
         super().__init__()
         self.tags: list[str] = []
         self.attributes: list[tuple[str, str | None]] = []
-        self.data = ""
-        self._in_data = False
+        self.texts: dict[str | None, str] = {}
+        self._within: str | None = None
         self.feed(text)
 
     def handle_starttag(self, tag, attributes):
         self.tags.append(tag)
         self.attributes += attributes
-        self._in_data = tag == "script" and ("id", "data") in attributes
+        self._within = dict(attributes).get("id") if tag == "script" else None
 
     def handle_endtag(self, tag):
-        self._in_data = False
+        self._within = None
 
     def handle_data(self, data):
-        if self._in_data:
-            self.data += data
+        self.texts[self._within] = self.texts.get(self._within, "") + data
+
+    @property
+    def pages(self) -> list[dict]:
+        return [json.loads(text) for name, text in self.texts.items() if name and name.startswith("page-")]
 
 
 def page(made: CopyingReport, folder: Path) -> tuple[Page, dict]:
     parsed = Page(made.save_html(folder / "a.html").read_text(encoding="utf-8"))
-    return parsed, json.loads(parsed.data)
+    return parsed, json.loads(parsed.texts["data"])
 
 
 def test_page(tmp_path):
     parsed, data = page(report(shown=1), tmp_path)
     assert data["names"] == ["spread", "plain"]
     assert (data["total"], len(data["documents"])) == (2, 1)
-    document = data["documents"][0]
-    assert document["id"] == "first"
+    assert data["documents"][0]["id"] == "first"
+    [document] = parsed.pages
     assert document["sentences"] == SENTENCES
     assert document["blocks"] == [0, 0, 1, 1, 2, 2, 3, 3]
     spread = document["summaries"][0]
     assert [entry["copy"] and entry["copy"]["sentence"] for entry in spread] == [0, 4, None, 7]
-    assert spread[2] == {"text": OWN, "judged": True, "copy": None}
+    # What is not copied leads to the sentences with most words in common: "this", in all of them.
+    assert spread[2] == {"text": OWN, "judged": True, "copy": None, "sources": [0, 1, 2]}
+    assert spread[1]["sources"] == [4]
     copied = spread[1]["copy"]
     assert [SENTENCES[4][a:b] for a, b in copied["marks"]] == [SENTENCES[4]]
     assert copied["position"] == 0.5
@@ -237,10 +276,10 @@ def test_texts_of_the_page_are_no_markup(tmp_path):
     made = CopyingReport(title="<img src=x> {{data}}")
     made.add({"sentences": [evil]}, {"<b>a</b>": evil}, "<i>{{title}}")
     parsed, data = page(made, tmp_path)
-    assert parsed.tags.count("script") == 2
+    assert parsed.tags.count("script") == 3
     assert "img" not in parsed.tags
     assert data["names"] == ["<b>a</b>"]
-    document = data["documents"][0]
+    [document] = parsed.pages
     assert document["sentences"] == [evil.replace("\ud800", "?")]
     # The browser counts the emoji as two characters.
     sentence, [first, second] = document["sentences"][0], document["summaries"][0][0]["copy"]["marks"][0]
