@@ -62,7 +62,7 @@ def main() -> None:
     summarize = pipeline("summarization")
     print("# What mini writes\n")
     print("\n".join(__doc__.splitlines()[5:]).strip())
-    print("\n```console\npython examples/mini/what_it_writes.py > docs/results/what_mini_writes.md\n```")
+    print("\n<!-- mini: python examples/mini/what_it_writes.py > docs/results/what_mini_writes.md -->")
     for heading, found in (("Papers", papers()), ("READMEs", readmes())):
         print(f"\n## {heading}")
         for (title, text), _ in zip(found, range(DOCUMENTS), strict=False):

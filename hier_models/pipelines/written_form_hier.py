@@ -86,7 +86,7 @@ def restore_written_form(text: str, document: str) -> str:
         if form is None and key in ("march", "may"):
             form = key.capitalize() if before.isdigit() or after.isdigit() else key
         form = form or _most_common(forms, (None, key, None)) or NAMES.get(key, token.form)
-        has_space = _most_common(spaces, (before, key))
+        has_space = _most_common(spaces, (two_before, before, key), (None, before, key))
         if has_space is None or '"' in (before, key):
             has_space = _by_rule(two_before, before, key, token.has_space, open_quote)
         begins = begins and not (before in ENDS and key.isalnum() and not has_space)  # the ending of a file's name
@@ -142,19 +142,21 @@ def _key(form: str) -> str:
 
 
 _Forms = dict[tuple[str | None, str, str | None], Counter[Any]]
+_Spaces = dict[tuple[str | None, str, str], Counter[bool]]
 
 
 @functools.lru_cache(maxsize=1)  # several summaries of a document are restored one after the other
-def _learn(document: str) -> tuple[_Forms, dict[tuple[str, str], Counter[bool]]]:
+def _learn(document: str) -> tuple[_Forms, _Spaces]:
     """How the document writes words, alone and beside others, and whether it puts a space between two."""
     forms: _Forms = defaultdict(Counter)
-    spaces: dict[tuple[str, str], Counter[bool]] = defaultdict(Counter)
+    spaces: _Spaces = defaultdict(Counter)
     tokens = list(_tokens(document))
     initial: dict[str, Counter[str]] = defaultdict(Counter)
     for place, token in enumerate(tokens):
         before = tokens[place - 1].key if place else ""
         after = tokens[place + 1].key if place + 1 < len(tokens) else ""
-        spaces[before, token.key][token.has_space] += 1
+        for further in (tokens[place - 2].key if place > 1 else "", None):
+            spaces[further, before, token.key][token.has_space] += 1
         if token.begins and token.form[0].isupper() and not token.form[1:2].isupper():
             initial[token.key][token.form] += 1
             continue

@@ -50,6 +50,11 @@ def test_documents_without_any_use():
         assert restore_written_form("a cat ( small ) sat.", document) == "A cat (small) sat."
 
 
+def test_spaces_go_by_two_words_before_them():
+    document = "It replaces encodings.idna here. IDNA is old. IDNA is slow."
+    assert restore_written_form("it replaces encodings. idna here.", document) == "It replaces encodings.idna here."
+
+
 def test_the_ending_of_a_file_s_name_begins_no_sentence():
     document = "See [the list](first.md#more) and paper.txt, or run model.generate(). It ends."
     written = "See [the list](first.md#more) and paper.txt. It ends."
