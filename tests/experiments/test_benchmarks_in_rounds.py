@@ -1,6 +1,7 @@
 """Benchmarks whose models take turns."""
 
 import importlib
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,8 +15,14 @@ MARKED = "# A card\n\n<!-- benchmark: begin -->\nOld.\n\n{}\n<!-- benchmark: end
 
 @pytest.fixture
 def load(monkeypatch):
+    """Import a benchmark, and forget it after: examples have modules of the same names."""
     monkeypatch.syspath_prepend(BENCHMARKS)
-    return importlib.import_module
+    names = [path.stem for path in BENCHMARKS.glob("*.py")]
+    before = {name: sys.modules.pop(name) for name in names if name in sys.modules}
+    yield importlib.import_module
+    for name in names:
+        sys.modules.pop(name, None)
+    sys.modules.update(before)
 
 
 def test_all_have_a_turn_before_any_has_its_second(load):
