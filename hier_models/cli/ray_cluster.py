@@ -102,7 +102,8 @@ def make_on_ray(
         read, num_cpus=0, ray_remote_args_fn=lambda: {"scheduling_strategy": here}
     )
     rows = rows.repartition(target_num_rows_per_block=max(least, min(16, total // (4 * workers))))
-    results: Any = map_pipeline(rows, load, batch_size=batch_size, on_gpus=on_gpus, **settings)
+    with mistakes("--ray", ValueError):
+        results: Any = map_pipeline(rows, load, batch_size=batch_size, on_gpus=on_gpus, **settings)
     with _readable_errors(), closing(iter(results.iter_rows())) as made:
         for row in made:
             yield row["id"], row["input"], json.loads(row["results"])

@@ -44,11 +44,19 @@ def map_pipeline(
         The rows, lazily, with the column `results` in the place of the document: as JSON, the list that the pipeline
         returns for it. A document whose machine is lost is done again on another, and comes out once. An actor that
         dies again and again, such as of too little memory, ends the work with `ray.exceptions.ActorDiedError`.
+
+    Raises:
+        ValueError: If the cluster has one CPU only, and no GPU.
     """
     import ray
 
     if on_gpus is None:
         on_gpus = count_workers(True) > 0
+    if not on_gpus and count_workers(False) < 2:  # Ray would wait for a CPU without end
+        raise ValueError(
+            "the cluster has one CPU, which the process with the model takes, and Ray needs another to hand it "
+            "documents: add a machine, start Ray with `--num-cpus 2`, or do without it."
+        )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of the last two arguments, which Ray 2.64 will not have
         return dataset.map_batches(

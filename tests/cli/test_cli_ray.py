@@ -99,6 +99,14 @@ def test_the_lines_of_one_process_although_a_worker_is_killed(address: str, chec
 
 
 @pytest.mark.slow
+def test_a_cluster_of_one_cpu_is_refused(address: str, checkpoint: str, monkeypatch: pytest.MonkeyPatch):
+    """It would wait for another one without end."""
+    monkeypatch.setattr(ray_data, "count_workers", lambda on_gpus: 0 if on_gpus else 1)
+    arguments = ["-m", checkpoint, write_jsonl("texts.jsonl", rows(4)), "-o", "out"]
+    mistake("summarize", *arguments, "--ray", address, says="--ray: the cluster has one CPU")
+
+
+@pytest.mark.slow
 def test_translations_and_poems(address: str, checkpoint: str, poet: str):
     poems = [{"id": f"p{number}", "text": text} for number, text in enumerate(("春风吹青山", "明月照花", "青山春风"))]
     for command, job in (
