@@ -216,16 +216,8 @@ def _check_no_summaries(model: str, encoder: bool = False) -> None:
     if given("source_kind", "fillers") and not encoder:
         raise MistakeError(f"--source-kind and --fillers are for summaries; {model!r} makes none")
     only = given(
-        *(
-            "length",
-            "config_name",
-            "revision",
-            "phrases_column",
-            "several_references",
-            "digits",
-            "selected_rows",
-            "cut",
-        )
+        *("length", "config_name", "revision", "phrases_column", "several_references", "digits"),
+        *("selected_rows", "cut"),
     )
     only += given("perplexity") if encoder else []
     if only:

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, cast, get_args
 
 import punkt
@@ -13,7 +14,7 @@ from transformers.models.whisper.tokenization_whisper import LANGUAGES
 
 from ..pipelines.document_pipeline_hier import as_text
 from ..pipelines.importance_tagger_hier import ImportanceTagger, Span
-from ..pipelines.long_documents_hier import is_about, shorten, with_query
+from ..pipelines.long_documents_hier import is_about, shorten, sizes_of, with_query
 from .cache_fingerprint import Versioned
 from .columns import KINDS, QUERY, Kind
 from .importance import check_importance_language, oracle_spans
@@ -139,7 +140,8 @@ class _Tokenization:
         if self.long_documents == "cut" or limit is None or (tokens := length(source)) <= limit:
             return asked(kind, source), 0
         wanted = query if query and is_about(query, plain_text(kind, source)) else None
-        how = (max(1, limit - length("", "text")), self._sizes, self.processor, wanted)
+        sizes = partial(sizes_of, plain_tokenizer(self.processor))
+        how = (max(1, limit - length("", "text")), sizes, self.processor, wanted)
         read = shorten(kind, source, *how, limit=limit, length=length)
         return asked(kind, read), tokens - length(read)
 
@@ -147,10 +149,6 @@ class _Tokenization:
         if isinstance(self.processor, PreTrainedTokenizerBase):
             return len(self.processor(plain_text(kind, source), verbose=False)["input_ids"])
         return len(self.processor(**{kind: [source]}, truncation=False, return_truncation=True)["input_ids"][0])
-
-    def _sizes(self, texts: list[str]) -> list[int]:
-        encoded = plain_tokenizer(self.processor)(texts, add_special_tokens=False, verbose=False) if texts else {}
-        return [len(ids) + 1 for ids in encoded.get("input_ids", [])]  # with what is between them
 
     def _inputs(self, batch: dict[str, list[Any]]) -> dict[str, list[Any]]:
         if isinstance(self.processor, PreTrainedTokenizerBase):

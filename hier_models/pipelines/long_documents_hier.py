@@ -31,6 +31,12 @@ def tokens_of(example: Example) -> int:
     return len(example) + example.counts["num_truncated_tokens"]
 
 
+def sizes_of(tokenizer: Any, texts: list[str]) -> list[int]:
+    """Tokens of each text, with what is between them."""
+    encoded = tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"] if texts else []
+    return [len(ids) + 1 for ids in encoded]
+
+
 def with_query(name: str, value: Any, query: str) -> Any:
     """Put a question before a document, as a sentence of its own, in the document's structure."""
     if name == "turns":

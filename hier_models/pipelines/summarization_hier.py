@@ -23,7 +23,18 @@ from .document_pipeline_hier import (
 from .faithful_hier import FaithfulLogitsProcessor, WordPieces, is_english
 from .faithful_hier import logger as faithful_logger
 from .importance_tagger_hier import ImportanceTagger, load_importance_tagger
-from .long_documents_hier import CLOSING, ENDS, condense, is_about, page_of, parts_of, shorten, tokens_of, with_query
+from .long_documents_hier import (
+    CLOSING,
+    ENDS,
+    condense,
+    is_about,
+    page_of,
+    parts_of,
+    shorten,
+    sizes_of,
+    tokens_of,
+    with_query,
+)
 from .long_documents_hier import logger as long_documents_logger
 from .sources_hier import attended_sentences, document_sentences, plain_offsets, sources_of_tokens, summary_spans
 from .written_form_hier import is_uncased, moved_places, restore_written_form
@@ -354,9 +365,7 @@ class SummarizationPipeline(DocumentPipeline):
         return whole
 
     def _sizes(self, texts: list[str]) -> list[int]:
-        """Tokens of each text, with what is between them."""
-        encoded = self.tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"] if texts else []
-        return [len(ids) + 1 for ids in encoded]
+        return sizes_of(self.tokenizer, texts)
 
     def _parts(self, name: str, value: Any, tokens: int, paragraphs: int, limit: int | None) -> list[Example]:
         """What each paragraph of a page is made of, in their order."""

@@ -227,7 +227,7 @@ def default_max_new_tokens(model: PreTrainedModel, **generate_kwargs: Any) -> in
 def remember_task(config: PretrainedConfig, task: str, **settings: Any) -> None:
     """Write into a configuration what a model is for and how it was trained, for its pipeline and `export`."""
     params = getattr(config, "task_specific_params", None) or {}
-    config.task_specific_params = {**params, task: {**params.get(task, {}), **settings}}
+    config.task_specific_params = {**params, task: {**task_params(config, task), **settings}}
 
 
 def task_params(config: PretrainedConfig, task: str) -> dict[str, Any]:
