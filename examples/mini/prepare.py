@@ -68,6 +68,9 @@ DOMAINS = {
     "documentation": ("design_docs", "digitalgov", "tech_docs"),
 }
 COMPARED = {"wikipedia": 200, "simple_wikipedia": 150, "documentation": 25, "proposals": 25}  # last ones, to test on
+LONG = {"papers": 100, "simple_wikipedia": 70, "proposals": 20}  # likewise, of documents that are read whole
+LONG_SETS = [name for domain in LONG for name in DOMAINS[domain]]
+LEAST_LONG, READ_LONG = 1000, 2800  # words of these: beyond what BART reads, within 4,096 tokens
 DEVELOPMENT = 25  # one document in so many
 READ = 370  # words of a document that a summary has to be learned from: what fits into 512 tokens
 BEGINNING = 190  # of these, words of its beginning, in whole sentences
@@ -118,6 +121,11 @@ def condensed(document: str) -> str:
     room = READ - sum(sizes[:first])
     central = central_sentences([sentences[place] for place in later], [sizes[place] for place in later], room)
     return "\n".join([" ".join(sentences[:first]), *(sentences[later[place]] for place in central)]).strip()
+
+
+def is_for_long(row: dict[str, str]) -> bool:
+    """Whether a document is for the comparison of models that read it whole."""
+    return row["length"] != "line" and len(row["document"].split()) >= LEAST_LONG
 
 
 def shortened(summary: str) -> str:
@@ -245,6 +253,7 @@ def main() -> None:
     arguments = parser.parse_args()
     generator = random.Random(0)
     train: list[dict[str, str]] = []
+    long: list[dict[str, str]] = []
     development: dict[str, list[dict[str, str]]] = {}
     texts: dict[str, str] = {}  # document -> part, each once
     for name, most in PAIRS.items():
@@ -260,8 +269,14 @@ def main() -> None:
             if row.get("title") and generator.random() < 0.5:  # documents come with and without
                 pair["document"] = f"{row['title']}\n\n{row['document']}"
             pair["whole"] = pair["document"]  # not written: what no held-out document may share
+            if not (summary := shortened(row["summary"])):
+                continue
+            if name in LONG_SETS and is_for_long({**pair, "length": length_of(row["summary"])}):
+                begins = " ".join(pair["document"].split()[:READ_LONG])
+                if is_supported(name, begins, row["summary"], LAST_FACTS, LAST_WORDS):
+                    long.append({**pair, "summary": summary})
             pair["document"] = condensed(pair["document"])
-            if is_supported(name, pair["document"], row["summary"]) and (summary := shortened(row["summary"])):
+            if is_supported(name, pair["document"], row["summary"]):
                 kept.append({**pair, "summary": summary})
         generator.shuffle(kept)
         train += kept[:most]
@@ -278,6 +293,7 @@ def main() -> None:
     shared = shared_with(train, [row for _, row in held])
     print(f"{len(shared)} of {len(held)} share a text or a passage with what is trained on, and are left out")
     parts: dict[str, list[dict[str, str]]] = {"validation": [], "test": []}
+    long_parts: dict[str, list[dict[str, str]]] = {"validation": [], "test": []}
     for domain in development:
         kept = [row for place, (its, row) in enumerate(held) if its == domain and place not in shared]
         write(arguments.output / "pairs" / f"{domain}.jsonl", kept)
@@ -285,6 +301,13 @@ def main() -> None:
             read_of = [{**row, "document": condensed(row["document"])} for row in kept if row["length"] == "short"]
             parts["validation"] += read_of[: -COMPARED[domain]][:100]
             parts["test"] += read_of[-COMPARED[domain] :]
+        if domain in LONG:
+            whole = [row for row in kept if is_for_long(row)]
+            long_parts["validation"] += whole[: -LONG[domain]][-50:]
+            long_parts["test"] += whole[-LONG[domain] :]
+    generator.shuffle(long)
+    for part, rows in {"train": long, **long_parts}.items():  # whole documents: what they share was looked for above
+        write(arguments.output / "pairs" / f"long_{part}.jsonl", rows)
     for part, rows in parts.items():  # as they are read, they may share what the whole documents have as a formula
         also = shared_with(last, rows)
         kept = [row for place, row in enumerate(rows) if place not in also]

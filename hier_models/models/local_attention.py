@@ -3,7 +3,7 @@
 Source: Pang et al., "Long Document Summarization with Top-down and Bottom-up Inference", section 2.1, appendix B.1. A
 block of neighbouring queries shares its keys, and a mask cuts the band out of it. On the CPU the blocks are views;
 forward and backward call torch's flash kernel on them in float32, and batched matrix products in other types and with
-dropout.
+dropout; with AMX, the forward calls the flash kernel in bfloat16 too.
 
 Axes in shape comments: batch, heads, tokens, head_dim, blocks (of queries), keys (that a block of queries can see).
 """
@@ -202,7 +202,7 @@ def _divide(tokens: int, window: int) -> Iterator[_Blocks]:
 
 
 class _Flash:
-    """Attention of blocks by torch's flash kernel: the fastest in float32."""
+    """Attention of blocks by torch's flash kernel: the fastest in float32, and forwards with AMX."""
 
     def __init__(self, half: int, scale: float):
         self.half, self.scale = half, scale
@@ -226,7 +226,7 @@ class _Flash:
 
 
 class _Products:
-    """Attention of blocks by batched matrix products: twice as fast as the flash kernel in bfloat16."""
+    """Attention of blocks by batched matrix products: twice as fast as the flash kernel in bfloat16 without AMX."""
 
     def __init__(self, half: int, scale: float, dropout: float):
         self.half, self.scale = half, scale
@@ -275,12 +275,28 @@ class _Products:
 
 
 @functools.cache
+def _cpu_has(*names: str) -> bool:
+    """Whether this CPU has one of some sets of instructions, by torch's names of them."""
+    capabilities: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()  # older torch lacks it
+    return any(capabilities.get(name) for name in names)
+
+
 def _product_dtype(dtype: torch.dtype) -> torch.dtype:
     """The type to multiply in: float32 in the place of a narrower one that this CPU has no instructions for."""
-    capabilities: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()  # older torch lacks it
-    if dtype == torch.bfloat16 and any(capabilities.get(name) for name in ("avx512_bf16", "amx_bf16", "bf16")):
+    if dtype == torch.bfloat16 and _cpu_has("avx512_bf16", "amx_bf16", "bf16"):
         return dtype
     return torch.promote_types(dtype, torch.float32)
+
+
+def _kernels(dtype: torch.dtype, half: int, scale: float, dropout: float) -> tuple[_Flash | _Products, ...]:
+    """What is fastest forwards, and backwards."""
+    products = _Products(half, scale, dropout)
+    if dropout or not flash_attention_works():
+        return products, products
+    flash = _Flash(half, scale)
+    if dtype == torch.float32:
+        return flash, flash
+    return (flash if dtype == torch.bfloat16 and _cpu_has("amx_bf16") else products), products
 
 
 class _BlocksOnCpu(torch.autograd.Function):
@@ -300,8 +316,7 @@ class _BlocksOnCpu(torch.autograd.Function):
     ) -> torch.Tensor:
         attended = torch.zeros_like(query.transpose(1, 2), memory_format=torch.contiguous_format).transpose(1, 2)
         wanted = any(ctx.needs_input_grad)
-        use_flash = query.dtype == torch.float32 and not dropout and flash_attention_works()
-        kernel = _Flash(window // 2, scale) if use_flash else _Products(window // 2, scale, dropout)
+        kernel, backward_kernel = _kernels(query.dtype, window // 2, scale, dropout)
         # For the backward of each call: log-sum-exp of the scores, (blocks, heads, queries), or the seed of dropout.
         others = []
         for document, blocks in _walk(spans, window):
@@ -312,10 +327,10 @@ class _BlocksOnCpu(torch.autograd.Function):
                 blocks.split_keys(value[document]),
             )
             blocks.split_queries(attended[document]).copy_(output)
-            if wanted:
+            if wanted and kernel is backward_kernel:
                 others += other
         ctx.save_for_backward(query, key, value, attended, *others)
-        ctx.window, ctx.spans, ctx.kernel = window, spans, kernel
+        ctx.window, ctx.spans, ctx.kernel = window, spans, backward_kernel
         return attended
 
     @staticmethod

@@ -142,18 +142,23 @@ def test_float32_is_right_with_the_flash_kernel_and_without(tokens, window, has_
     assert bool(calls) == has_flash
 
 
-@pytest.mark.parametrize("capabilities", [{}, {"avx512_bf16": False, "cpu_name": "old"}, {"bf16": True}])
+@pytest.mark.parametrize(
+    "capabilities", [{}, {"avx512_bf16": False, "cpu_name": "old"}, {"bf16": True}, {"amx_bf16": True}]
+)
 def test_bfloat16_is_multiplied_where_the_cpu_can(capabilities, monkeypatch):
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities, raising=False)
-    module._product_dtype.cache_clear()
+    calls, flash = [], module.flash_attention
+    monkeypatch.setattr(module, "flash_attention", lambda *states, **how: calls.append(1) or flash(*states, **how))
+    module._cpu_has.cache_clear()
     try:
-        native = torch.bfloat16 if capabilities.get("bf16") else torch.float32
+        native = torch.bfloat16 if capabilities.get("bf16") or capabilities.get("amx_bf16") else torch.float32
         assert module._product_dtype(torch.bfloat16) == native
         assert module._product_dtype(torch.float16) == torch.float32
         assert module._product_dtype(torch.float64) == torch.float64
         test_keeps_to_the_precision_of_its_type(torch.bfloat16, 3e-2)
+        assert bool(calls) == bool(capabilities.get("amx_bf16"))
     finally:
-        module._product_dtype.cache_clear()
+        module._cpu_has.cache_clear()
 
 
 def test_many_blocks_that_look_alike_go_in_several_calls():
