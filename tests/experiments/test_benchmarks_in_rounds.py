@@ -65,6 +65,15 @@ def test_ratios_are_within_a_round_and_growth_is_a_fit_over_all_lengths(load, mo
 def test_rows_that_were_not_measured_stay_unless_the_header_has_changed(load, tmp_path, header, kept):
     card = tmp_path / "card.md"
     card.write_text(MARKED.format(f"| {header} |\n| --- | --- |\n| LED | 2 |\n| BART | 3 |"), encoding="utf-8")
-    load("measuring").update(card, "New.", ["model", "time"], [["BART", "4"]], keys=1)
+    load("measuring").update(card, "Old.", ["model", "time"], [["BART", "4"]], keys=1)
     table = "\n".join(["| model | time |", "| --- | --- |", *kept, "| BART | 4 |"])
-    assert card.read_text(encoding="utf-8") == MARKED.replace("Old.", "New.").format(table)
+    assert card.read_text(encoding="utf-8") == MARKED.format(table)
+
+
+def test_a_table_of_another_machine_is_left_alone(load, tmp_path):
+    card = tmp_path / "card.md"
+    card.write_text(MARKED.format("| model | time |\n| --- | --- |\n| BART | 3 |"), encoding="utf-8")
+    before = card.read_text(encoding="utf-8")
+    with pytest.raises(SystemExit, match=r"of another setting or machine: Old\."):
+        load("measuring").update(card, "New.", ["model", "time"], [["BART", "4"]], keys=1)
+    assert card.read_text(encoding="utf-8") == before

@@ -11,8 +11,10 @@ SCRIPT = Path(__file__).parents[2] / "benchmarks" / "end_to_end.py"
 WRITING = (
     "mini",
     "mini_int8",
+    "mini_bfloat16",
     "hat_bart",
     "hat_bart_int8",
+    "hat_bart_bfloat16",
     "top_down_transformer",
     "bart",
     "led",

@@ -9,7 +9,7 @@ from transformers import pipeline
 
 import hier_models
 from hier_models.pipelines import int8_hier
-from hier_models.pipelines.int8_hier import Int8Linear, to_int8, why_no_int8
+from hier_models.pipelines.int8_hier import ROWS_AT_ONCE, Int8Linear, to_int8, why_no_int8
 from tests.cases import CASES, collate, make_model
 from tests.conftest import DOCUMENTS
 
@@ -53,9 +53,10 @@ def test_layer_against_plain_loops():
     assert (got - linear(states)).norm() < 0.02 * linear(states).norm()
 
 
-def test_a_row_gets_alone_what_it_gets_in_a_batch():
-    layer = Int8Linear(nn.Linear(64, 48, bias=False), is_tied=False)
-    states = torch.randn(5, 64) * torch.tensor([1e-3, 1, 10, 1e3, 0])[:, None]
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_row_gets_alone_what_it_gets_in_a_batch(bias):
+    layer = Int8Linear(nn.Linear(64, 48, bias=bias), is_tied=False)
+    states = torch.randn(ROWS_AT_ONCE + 45, 64) * torch.tensor([1e-3, 1, 10, 1e3, 0, 1, 1]).repeat(43)[:, None]
     assert torch.equal(layer(states), torch.cat([layer(row[None]) for row in states]))
 
 
