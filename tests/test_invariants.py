@@ -595,6 +595,7 @@ def test_beams_move_what_they_wrote_and_not_what_they_read(case, model, batch, m
     """A document's beams see the same of it: to copy that at each step costs more than the step if it is long."""
     settings = {"max_new_tokens": 10, "num_beams": 3, "num_return_sequences": 3, "length_penalty": 0.0}
     settings |= {"return_dict_in_generate": True, "output_scores": True}
+    monkeypatch.setattr(type(model.get_decoder()), "shares_sources", False, raising=False)
     moved, usual = [], Cache.reorder_cache
     monkeypatch.setattr(Cache, "reorder_cache", lambda self, beams: (moved.append(self), usual(self, beams))[1])
     few = model.generate(**batch, **settings)
@@ -607,6 +608,36 @@ def test_beams_move_what_they_wrote_and_not_what_they_read(case, model, batch, m
     every = model.generate(**batch, **settings)
     assert torch.equal(few.sequences, every.sequences)
     assert torch.equal(few.sequences_scores, every.sequences_scores)
+
+
+@decoders_only
+@pytest.mark.parametrize("how", [{"num_beams": 3, "length_penalty": 0.0}, {"do_sample": True}])
+@pytest.mark.parametrize("implementation", ["eager", "sdpa"])
+def test_what_beams_and_samples_read_is_there_once(case, model, batch, how, implementation, monkeypatch):
+    decoder = model.get_decoder()
+    if not getattr(decoder, "shares_sources", False):
+        pytest.skip("this family's sources are repeated")
+    model.set_attn_implementation(implementation)
+    settings = {"max_new_tokens": 8, "num_return_sequences": 3, "return_dict_in_generate": True, **how}
+
+    def written(**also: Any) -> tuple[Any, torch.Tensor]:
+        torch.manual_seed(0)
+        found = model.generate(**batch, **settings, output_logits=True, **also)
+        return found, torch.stack(found.logits)
+
+    def rows_read(found: Any) -> set[int]:
+        return {layer.keys.shape[0] for layer in found.cache.cross_attention_cache.layers}
+
+    once, once_logits = written()
+    watched, watched_logits = written(output_attentions=True)
+    monkeypatch.setattr(type(decoder), "shares_sources", False)
+    each, each_logits = written()
+    assert (rows_read(once), rows_read(watched), rows_read(each)) == ({3}, {9}, {9})
+    for found, logits in ((once, once_logits), (watched, watched_logits)):
+        assert torch.equal(found.sequences, each.sequences)
+        assert_close(logits, each_logits)
+    if implementation == "eager":
+        assert watched.cross_attentions[0][0].shape[0] == 9
 
 
 @decoders_only

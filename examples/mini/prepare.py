@@ -306,12 +306,12 @@ def main() -> None:
             long_parts["validation"] += whole[: -LONG[domain]][-50:]
             long_parts["test"] += whole[-LONG[domain] :]
     generator.shuffle(long)
-    for part, rows in {"train": long, **long_parts}.items():  # whole documents: what they share was looked for above
-        write(arguments.output / "pairs" / f"long_{part}.jsonl", rows)
-    for part, rows in parts.items():  # as they are read, they may share what the whole documents have as a formula
-        also = shared_with(last, rows)
-        kept = [row for place, row in enumerate(rows) if place not in also]
-        write(arguments.output / "pairs" / f"compared_{part}.jsonl", kept)
+    write(arguments.output / "pairs" / "long_train.jsonl", long)
+    for name, its_parts, its_train in (("compared", parts, last), ("long", long_parts, long)):
+        for part, rows in its_parts.items():  # among other documents, what they share may be no formula
+            also = shared_with(its_train, rows)
+            kept = [row for place, row in enumerate(rows) if place not in also]
+            write(arguments.output / "pairs" / f"{name}_{part}.jsonl", kept)
     for part in ("train", "validation"):
         rows = [{"text": text} for text, its_part in texts.items() if its_part == part]
         generator.shuffle(rows)

@@ -108,6 +108,7 @@ class BartBodyDecoder(nn.Module):
     """What happens before, in and behind a decoder's layers; stands before `PreTrainedModel` among its bases."""
 
     positions_field = "max_position_embeddings"  # of the configuration: how many there are
+    shares_sources = False  # whether one source may have several targets, one after the other, as beams are
     config: Any
     layer_class: Any
     output_class: type[ModelOutput]
@@ -138,9 +139,20 @@ class BartBodyDecoder(nn.Module):
         """Decode; the arguments are those of BART's decoder, the encoder's states of sentences, and what it read."""
         model: Any = self
         width = "embedding_size" if hasattr(self.config, "embedding_size") else "d_model"
-        check_target(self.config, input_ids, inputs_embeds, encoder_hidden_states, attention_mask, width)
+        check_target(
+            self.config, input_ids, inputs_embeds, encoder_hidden_states, attention_mask, width, self.shares_sources
+        )
         if inputs_embeds is None:
             inputs_embeds = model.embed_tokens(input_ids)  # (batch, target, d_model)
+        if self.shares_sources and encoder_hidden_states is not None:
+            of_source = [encoder_hidden_states, encoder_attention_mask, hierarchical_hidden_states]
+            of_source += [hierarchical_attention_mask, source_ids]
+            documents, batch = encoder_hidden_states.shape[0], inputs_embeds.shape[0]
+            rows = documents if self._can_share(kwargs) else batch
+            encoder_hidden_states, encoder_attention_mask, *upper, source_ids = (
+                with_rows(tensor, rows) for tensor in of_source
+            )
+            hierarchical_hidden_states, hierarchical_attention_mask = upper
         if use_cache and cache is None:
             cache = EncoderDecoderCache(DynamicCache(config=self.config), DynamicCache(config=self.config))
         past_length = cache.get_seq_length() if cache is not None else 0
@@ -172,8 +184,17 @@ class BartBodyDecoder(nn.Module):
         found = {"copy_attentions": copied} if copies else {}
         return self.output_class(last_hidden_state=hidden_states, cache=cache, **found)
 
+    def _can_share(self, kwargs: dict[str, Any]) -> bool:
+        """Whether the targets of one source may attend to it as if they were one: what is recorded is of each alone."""
+        recorded = self.config.output_attentions or any(
+            value for name, value in kwargs.items() if name.startswith("output_") and name.endswith("attentions")
+        )
+        return not recorded and self.config._attn_implementation in ("eager", "sdpa")
+
     def mask_of(self, targets: torch.Tensor, mask: torch.Tensor | None, states: torch.Tensor | None) -> Any:
         """Make the mask of attention to states, (batch, source, d_model), some of which are padding."""
+        if states is not None:
+            targets = targets.reshape(states.shape[0], -1, targets.shape[-1])
         made = create_bidirectional_mask(self.config, targets, mask, encoder_hidden_states=states)
         refuse_flash_mask(made, targets.shape[1])
         return made
@@ -191,6 +212,14 @@ class BartBodyDecoder(nn.Module):
             if isinstance(hidden_states, tuple):
                 hidden_states, copied = hidden_states
         return model.layer_norm(hidden_states) if model.normalize_before else hidden_states, copied
+
+
+def with_rows(tensor: torch.Tensor | None, rows: int) -> torch.Tensor | None:
+    """One row for each of so many, where each source has several that are alike, or one that stands for all."""
+    if tensor is None or tensor.shape[0] == rows:
+        return tensor
+    has = tensor.shape[0]
+    return tensor[:: has // rows] if has > rows else tensor.repeat_interleave(rows // has, dim=0)
 
 
 def recorded(layer_class: type[nn.Module]) -> dict[str, Any]:

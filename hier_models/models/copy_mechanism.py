@@ -108,7 +108,11 @@ class CopyDecoderLayer(BartDecoderLayer):
         self, attention: nn.Module, norm: nn.LayerNorm, hidden_states: torch.Tensor, mask: Any, **kwargs: Any
     ) -> tuple[torch.Tensor, ...]:
         """Add what an attention finds, with its norm: the states, and what is copied, if the attention says so."""
-        attended, _, *copied = attention(before(self, norm, hidden_states), attention_mask=mask, **kwargs)
+        queries, read = before(self, norm, hidden_states), kwargs.get("key_value_states")
+        if read is not None:  # the targets of one source ask side by side: its keys are there once
+            queries = queries.reshape(read.shape[0], -1, queries.shape[-1])
+        attended, _, *copied = attention(queries, attention_mask=mask, **kwargs)
+        attended, *copied = (found.reshape(*hidden_states.shape[:2], -1) for found in (attended, *copied))
         return after(self, norm, hidden_states, attended), *copied
 
 
@@ -117,6 +121,7 @@ class CopyDecoder(BartBodyDecoder):
 
     _can_record_outputs: Any = recorded(CopyDecoderLayer)
     layer_class: Any = CopyDecoderLayer
+    shares_sources = True
     output_class = CopyDecoderOutput
 
 

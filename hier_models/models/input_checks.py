@@ -98,10 +98,11 @@ def check_target(
     source: torch.Tensor | None,  # (batch, source, d_model)
     attention_mask: torch.Tensor | None,  # (batch, target), or with earlier tokens in front
     width: str = "d_model",
+    shares_sources: bool = False,
 ) -> None:
     """Refuse tokens that no target can be, or that do not fit their source or their mask."""
     batch, length = check_tokens(config, input_ids, inputs_embeds, width, "target", "decoder_")
-    if source is not None and len(source) != batch:
+    if source is not None and batch != len(source) and not (shares_sources and batch % len(source) == 0):
         raise ValueError(f"The target must have batch={len(source)} like the source, got batch={batch}.")
     if attention_mask is None or not isinstance(attention_mask, torch.Tensor) or attention_mask.dim() == 4:
         return  # generation made it

@@ -213,6 +213,7 @@ class HatBartDecoder(BartBodyDecoder, HatBartPreTrainedModel):
         "hierarchical_attentions": OutputRecorder(BartAttention, index=1, layer_name="hierarchical_attn"),
     }
     layer_class = HatBartDecoderLayer
+    shares_sources = True
     output_class = HatBartDecoderOutput
 
     def make_room(self, cache: Cache | None, sentences: int) -> None:

@@ -14,6 +14,7 @@ from transformers.configuration_utils import PreTrainedConfig
 from transformers.models.bart.modeling_bart import shift_tokens_right
 from transformers.utils import ModelOutput, can_return_tuple
 
+from .bart_body import with_rows
 from .copy_mechanism import CLOSED, CopyGate, mix_log_probabilities
 from .input_checks import check_labels
 from .model_outputs import CopyLMOutput, takes
@@ -96,6 +97,17 @@ class Seq2SeqHead(WritesTargets, nn.Module):
         self.final_logits_bias = nn.Buffer(new)
         return embeddings
 
+    def _expand_inputs_for_generation(
+        self, expand_size: int = 1, is_encoder_decoder: bool = False, input_ids: Any = None, **kwargs: Any
+    ) -> tuple[Any, dict[str, Any]]:
+        """Repeat for each beam or sample what is its own; what was read is there once for all of a document's."""
+        encoder_outputs = kwargs.pop("encoder_outputs", None)
+        shares = encoder_outputs is not None and getattr(self.model.decoder, "shares_sources", False)
+        ids, kwargs = cast(Any, super())._expand_inputs_for_generation(
+            expand_size, is_encoder_decoder, input_ids, encoder_outputs={} if shares else encoder_outputs, **kwargs
+        )
+        return ids, kwargs | ({"encoder_outputs": encoder_outputs} if shares else {})
+
     def _reorder_cache(self, cache: Cache, beam_idx: torch.Tensor) -> Cache:
         """Move what each beam has written; what a document's beams see of it is the same for all, and stays."""
         moved = cache.self_attention_cache if isinstance(cache, EncoderDecoderCache) else cache
@@ -139,6 +151,8 @@ def _copy(
             "Highlight-Transformer, `source_ids` beside embeddings), or load the model with `use_copy=False`."
         )
     batch, _, source = copy_attentions.shape
+    if source_ids.shape[0] and batch % source_ids.shape[0] == 0:  # one source may have several targets
+        source_ids = with_rows(source_ids, batch)
     if source_ids.shape != (batch, source):  # with encoder outputs they come past the checks of the encoder
         raise ValueError(
             f"`source_ids` (or `input_ids` in their place) must be {(batch, source)} like the encoded source, got "
