@@ -21,7 +21,6 @@ logger = logging.get_logger(__name__)  # of queries
 ENDS, CLOSING = (".", "!", "?", "…"), "\"'”’)] "  # of sentences
 LEAST_WORDS = 5  # of a whole sentence
 LEAST_REPEATED = 5  # tokens of a sentence that a page has once
-MOST_REPEATED = 0.5  # of its trigrams that stand in the page already
 _WORD = re.compile(r"\w+")
 # How much a sentence has of what its neighbours have in common with a query: answers stand beside what is asked for.
 _NEARBY = (1 / 3, 1 / 2, 1.0, 1 / 2, 1 / 3)
@@ -137,7 +136,7 @@ def parts_of(name: str, value: Any, number: int, count: Callable[[list[str]], li
 
 
 def page_of(paragraphs: list[list[int]], tokenizer: Any) -> list[int]:
-    """The tokens of paragraphs, without sentences that have no end, and those that mostly stand there already."""
+    """The tokens of paragraphs, without sentences that have no end, and those that are there already."""
     page: list[int] = []
     seen: set[tuple[int, ...]] = set()
     special = set(tokenizer.all_special_ids)
@@ -146,12 +145,10 @@ def page_of(paragraphs: list[list[int]], tokenizer: Any) -> list[int]:
         ends = [place for place, token in enumerate(tokens, 1) if tokenizer.decode(token).endswith(ENDS)]
         rest = tokenizer.decode(tokens[ends[-1] :]) if ends else ""
         for start, end in pairwise([0, *ends, *([] if rest.strip(CLOSING) else [len(tokens)])]):
-            sentence = tokens[start:end]
-            trigrams = set(zip(sentence, sentence[1:], sentence[2:], strict=False))
-            repeated = len(trigrams & seen) > MOST_REPEATED * len(trigrams)
-            if len(sentence) < LEAST_REPEATED or not repeated:  # "U.S." ends with two short ones
+            sentence = tuple(tokens[start:end])
+            if len(sentence) < LEAST_REPEATED or sentence not in seen:  # "U.S." ends with two short ones
                 page += sentence
-                seen |= trigrams
+            seen.add(sentence)
     return page
 
 
