@@ -4,6 +4,7 @@
     python benchmarks/top_down_transformer.py --models "Top-Down int8" LED --lengths 16384
     python benchmarks/top_down_transformer.py --modes training --lengths 8192 \\
         --models Top-Down "Top-Down with attention dropout" LED BART
+    python benchmarks/top_down_transformer.py --modes generation --models Top-Down BART LED PEGASUS-X
     python benchmarks/top_down_transformer.py --update model_cards/top_down_transformer.md
 
 All encoders have 6 layers of tokens (ours: 4 bottom-up, 2 top-down, beside 2 of segments, with the paper's windows of
@@ -11,7 +12,8 @@ All encoders have 6 layers of tokens (ours: 4 bottom-up, 2 top-down, beside 2 of
 blocks), and dropout of attention weights where the name says so. The document is one of random tokens. BART attends to
 everything, with SDPA; the others have no SDPA. "int8" is of linear layers, the rest is float32 then. "Matrix products"
 is the time that as many operations as our forward pass has to do (three times as many in training) take in products of
-2048 by 2048: what a perfect program would take.
+2048 by 2048: what a perfect program would take. "Generation" is that of 16 tokens with 4 beams, of a document that is
+encoded already, by 6 decoder layers.
 
 Each model has a process of its own, which runs it once to warm up, and all then run in turn, `--repeats` times. The
 table has the medians, with the least and the most in brackets; a ratio is taken within each round, and to the model
@@ -40,18 +42,26 @@ from measuring import DEVICE, Run, dtype_name, machine, prepare, rounds, spread,
 from tqdm import tqdm
 from transformers import (
     BartConfig,
+    BartForConditionalGeneration,
     BartModel,
     BigBirdPegasusConfig,
     BigBirdPegasusModel,
     LEDConfig,
+    LEDForConditionalGeneration,
     LEDModel,
     LongT5Config,
     LongT5EncoderModel,
     PegasusXConfig,
+    PegasusXForConditionalGeneration,
     PegasusXModel,
 )
+from transformers.modeling_outputs import BaseModelOutput
 
-from hier_models import TopDownTransformerConfig, TopDownTransformerModel
+from hier_models import (
+    TopDownTransformerConfig,
+    TopDownTransformerForConditionalGeneration,
+    TopDownTransformerModel,
+)
 from hier_models.pipelines.int8_hier import to_int8
 
 
@@ -61,14 +71,14 @@ INT8, DROPOUT = " int8", " with attention dropout"
 ATTENTION_DROPOUT = 0.1  # as bart-base and bart-large have it in their configurations
 SIDE = 2048  # of the matrices
 LENGTHS = (4096, 8192, 16384)
-MODES = ("forward", "training", "checkpointed training")
+MODES = ("forward", "training", "checkpointed training", "generation")
+BEAMS, WRITTEN = 4, 16
 HEADER = ("", "dtype", "tokens", "model", "processor, s", "time, s", "extra memory, GiB")
 HEADER += ("ratio of processor", "of time", "of memory")
 
 
-def make_encoder(name: str, length: int) -> torch.nn.Module:
-    torch.manual_seed(0)
-    bart = {
+def make_bart(name: str) -> dict[str, Any]:
+    return {
         "attention_dropout": ATTENTION_DROPOUT if name.endswith(DROPOUT) else 0.0,
         "d_model": WIDTH,
         "encoder_layers": LAYERS,
@@ -79,6 +89,11 @@ def make_encoder(name: str, length: int) -> torch.nn.Module:
         "decoder_ffn_dim": INNER,
         "vocab_size": 50265,
     }
+
+
+def make_encoder(name: str, length: int) -> torch.nn.Module:
+    torch.manual_seed(0)
+    bart = make_bart(name)
     encoder = MAKERS[name.removesuffix(INT8).removesuffix(DROPOUT)](bart, length).to(DEVICE)
     return to_int8(encoder) if name.endswith(INT8) else encoder
 
@@ -152,9 +167,39 @@ NAMES = (PRODUCTS, *(f"{name}{kind}" for kind in ("", INT8, DROPOUT) for name in
 HELP = f"{PRODUCTS}, {', '.join(MAKERS)}, each of them with '{INT8}' or '{DROPOUT}' behind its name too"
 
 
+GENERATORS: dict[str, tuple[Any, Any]] = {
+    OURS: (TopDownTransformerConfig, TopDownTransformerForConditionalGeneration),
+    "BART": (BartConfig, BartForConditionalGeneration),
+    "LED": (LEDConfig, LEDForConditionalGeneration),
+    "PEGASUS-X": (PegasusXConfig, PegasusXForConditionalGeneration),
+}
+
+
+def _generation(name: str, dtype: torch.dtype, length: int) -> Run:
+    if name not in GENERATORS:
+        raise SystemExit(f"--modes generation is for {', '.join(GENERATORS)}, not {name}")
+    torch.manual_seed(0)
+    make_config, make_model = GENERATORS[name]
+    settings = {**make_bart(name), "encoder_layers": 1, "decoder_layers": LAYERS, "forced_eos_token_id": None}
+    if name == OURS:
+        del settings["encoder_layers"]
+        settings |= {"bottom_up_layers": 1, "top_down_layers": 1, "top_down_update": "none"}
+    model = make_model(make_config(**settings)).eval().to(DEVICE, dtype)
+    states = torch.randn(1, length, WIDTH, dtype=dtype, device=DEVICE)
+    mask = torch.ones(1, length, dtype=torch.long, device=DEVICE)
+    written = {"max_new_tokens": WRITTEN, "min_new_tokens": WRITTEN, "num_beams": BEAMS, "do_sample": False}
+
+    def run() -> None:  # encoder outputs anew, for `generate` repeats them in place
+        model.generate(encoder_outputs=BaseModelOutput(last_hidden_state=states), attention_mask=mask, **written)
+
+    return run
+
+
 def _make(name: str, mode: str, dtype: torch.dtype, length: int) -> Run:
     if name == PRODUCTS:
         return _products(operations(length) * (1 if mode == "forward" else 3), dtype)
+    if mode == "generation":
+        return _generation(name, dtype, length)
     encoder = make_encoder(name, length)
     tokens = torch.randint(5, 50000, (1, length), generator=torch.Generator().manual_seed(1)).to(DEVICE)
     inputs = {"input_ids": tokens, "attention_mask": torch.ones_like(tokens)}

@@ -61,6 +61,24 @@ def test_ratios_are_within_a_round_and_growth_is_a_fit_over_all_lengths(load, mo
     assert rows[-1] == ["forward, power of the length", "bfloat16", "4 to 64", "BART", *growth]
 
 
+def test_generation_writes_as_much_with_every_model(load, monkeypatch):
+    benchmark, written = load("top_down_transformer"), {}
+    for name, value in {"WIDTH": 24, "INNER": 32, "HEADS": 2, "LAYERS": 2}.items():
+        monkeypatch.setattr(benchmark, name, value)
+    for name, (make_config, make_model) in dict(benchmark.GENERATORS).items():
+
+        class Watched(make_model):
+            def generate(self, *args, name=name, **kwargs):
+                written[name] = super().generate(*args, **kwargs)
+
+        benchmark.GENERATORS[name] = (make_config, Watched)
+        run = benchmark._make(name, "generation", torch.float32, 600)
+        run()
+        run()
+    assert {tuple(ids.shape) for ids in written.values()} == {(1, benchmark.WRITTEN + 1)}
+    assert written.keys() == benchmark.GENERATORS.keys()
+
+
 @pytest.mark.parametrize(("header", "kept"), [("old | header", []), ("model | time", ["| LED | 2 |"])])
 def test_rows_that_were_not_measured_stay_unless_the_header_has_changed(load, tmp_path, header, kept):
     card = tmp_path / "card.md"
