@@ -175,7 +175,9 @@ def update(card: Path, setting: str, header: Sequence[str], rows: Sequence[Seque
     head, (old, tail) = content.split(begin)[0], content.split(begin)[1].split(end)
     measured_on = old.strip().partition("\n")[0]
     if measured_on not in ("", setting):
-        sys.exit(f"{card} has a table of another setting or machine: {measured_on}\nEmpty it, and measure all its rows.")
+        sys.exit(
+            f"{card} has a table of another setting or machine: {measured_on}\nEmpty it, and measure all its rows."
+        )
     lines = [line for line in old.splitlines() if line.startswith("| ")]
     known = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
     measured = {tuple(cells[:keys]) for cells in rows}

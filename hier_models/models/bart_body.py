@@ -185,11 +185,11 @@ class BartBodyDecoder(nn.Module):
         return self.output_class(last_hidden_state=hidden_states, cache=cache, **found)
 
     def _can_share(self, kwargs: dict[str, Any]) -> bool:
-        """Whether the targets of one source may attend to it as if they were one: what is recorded is of each alone."""
-        recorded = self.config.output_attentions or any(
+        """Whether the targets of a source may attend to it side by side: what is recorded is of each alone."""
+        watched = self.config.output_attentions or any(
             value for name, value in kwargs.items() if name.startswith("output_") and name.endswith("attentions")
         )
-        return not recorded and self.config._attn_implementation in ("eager", "sdpa")
+        return not watched and self.config._attn_implementation in ("eager", "sdpa")
 
     def mask_of(self, targets: torch.Tensor, mask: torch.Tensor | None, states: torch.Tensor | None) -> Any:
         """Make the mask of attention to states, (batch, source, d_model), some of which are padding."""
