@@ -12,7 +12,8 @@ from ..models.summary_lengths import length_ids
 from ..pipelines.common_words_hier import COMMON_WORDS
 from ..pipelines.document_pipeline_hier import task_params
 from ..pipelines.long_documents_hier import LEAST_REPEATED
-from ..pipelines.summarization_hier import MOST_OF_SHORT, NEW_TOKENS, PART, SummarizationPipeline
+from ..pipelines.summarization_hier import PART, SummarizationPipeline
+from ..pipelines.summary_rules_hier import MOST_OF_SHORT, NEW_TOKENS
 from ..pipelines.written_form_hier import COMMON, NAMES, is_uncased
 from .onnx_export import export_onnx
 from .onnx_running import DECODER, ENCODER, SETTINGS, SHARED
