@@ -10,8 +10,10 @@ from ..inspection.pages import page
 from ..models.sentence_splitting import abbreviations
 from ..models.summary_lengths import length_ids
 from ..pipelines.common_words_hier import COMMON_WORDS
+from ..pipelines.document_pipeline_hier import task_params
 from ..pipelines.long_documents_hier import LEAST_REPEATED
-from ..pipelines.summarization_hier import MOST_OF_SHORT, NEW_TOKENS, PART, SummarizationPipeline
+from ..pipelines.summarization_hier import PART, SummarizationPipeline
+from ..pipelines.summary_rules_hier import MOST_OF_SHORT, NEW_TOKENS
 from ..pipelines.written_form_hier import COMMON, NAMES, is_uncased
 from .onnx_export import export_onnx
 from .onnx_running import DECODER, ENCODER, SETTINGS, SHARED
@@ -86,7 +88,7 @@ def _settings(model: Any, processor: Any) -> dict[str, Any]:
     if not is_uncased(tokenizer):
         raise ValueError("a page is for an uncased tokenizer, as that of mini; this one keeps capitals.")
     summarize = SummarizationPipeline(model=model, processor=processor)
-    own = (config.task_specific_params or {}).get("summarization", {})
+    own = task_params(config, "summarization")
     lengths = length_ids(tokenizer)
     return {
         "version": VERSION,

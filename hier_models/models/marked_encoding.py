@@ -34,19 +34,13 @@ class TokenizedText:
 
     def last_end(self, start: int, budget: int) -> int:
         """Find how far a span that begins here can go."""
-        low, high = start, min(len(self.ids), start + max(0, budget - 1))
-        while low < high:
-            middle = (low + high + 1) // 2
-            low, high = (middle, high) if self.cost(start, middle) <= budget else (low, middle - 1)
-        return low
+        longer = range(start + 1, min(len(self.ids), start + budget - 1) + 1)
+        return start + bisect_right(longer, budget, key=lambda end: self.cost(start, end))
 
     def first_start(self, end: int, budget: int) -> int:
         """Find where a span that ends here can begin."""
-        low, high = max(0, end - max(0, budget - 1)), end
-        while low < high:
-            middle = (low + high) // 2
-            low, high = (low, middle) if self.cost(middle, end) <= budget else (middle + 1, high)
-        return low
+        longer = range(end - 1, max(0, end - budget + 1) - 1, -1)
+        return end - bisect_right(longer, budget, key=lambda start: self.cost(start, end))
 
     def windows(self, budget: int, stride: int, from_right: bool = False) -> list[tuple[int, int]]:
         """Cut the text into overlapping spans that cover it."""

@@ -290,8 +290,7 @@ class DocumentPipeline(HierPipeline):
 
     def _task_params(self, languages: Languages = (None, None)) -> dict[str, Any]:
         """What the model's config says of the task: settings of `generate`, and those named in `task_settings`."""
-        params = getattr(self.model.config, "task_specific_params", None) or {}
-        return next((dict(params[name]) for name in self._task_names(languages) if params.get(name)), {})
+        return task_params(self.model.config, *self._task_names(languages))
 
     def _task_names(self, languages: Languages) -> list[str]:
         """Under which names a config's `task_specific_params` may speak of the task, the best first."""
@@ -354,6 +353,12 @@ class DocumentPipeline(HierPipeline):
                 f"(`max_length={max_length}`)."
             )
         return generation_config, other_kwargs
+
+
+def task_params(config: Any, *tasks: str) -> dict[str, Any]:
+    """What a model's config says of a task, under the first of its names that says anything."""
+    params = getattr(config, "task_specific_params", None) or {}
+    return next((dict(params[name]) for name in tasks if params.get(name)), {})
 
 
 def check_generates(model: Any) -> None:

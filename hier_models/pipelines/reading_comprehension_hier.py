@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .document_pipeline_hier import NO_LIMIT, HierPipeline, check_integers, given
+from .document_pipeline_hier import NO_LIMIT, HierPipeline, check_integers, given, task_params
 
 
 DEFAULT_STRIDE = 128  # words that neighboring windows share, where a processor has a limit and none is given
@@ -126,7 +126,7 @@ class ReadingComprehensionPipeline(HierPipeline):
         self, input_: dict[str, Any], max_length: int | None = None, stride: int | None = None
     ) -> dict[str, Any]:
         """Turn questions and contexts into windows."""
-        limit, trained = max_length, self._trained()
+        limit, trained = max_length, task_params(self.model.config, "reading-comprehension")
         if limit is None and "max_length" in trained:
             limit, stride = int(trained["max_length"]), trained.get("stride") if stride is None else stride
         if limit is None and self.processor.tokenizer.model_max_length < NO_LIMIT:
@@ -148,12 +148,6 @@ class ReadingComprehensionPipeline(HierPipeline):
             made["example_index"] = [number] * len(made["input_ids"])
             windows += [{name: made[name][i] for name in made} for i in range(len(made["input_ids"]))]
         return {"windows": windows, "contexts": contexts, "items": input_["items"]}
-
-    def _trained(self) -> dict[str, Any]:
-        """What the model was trained with, if its config says so."""
-        params = getattr(self.model.config, "task_specific_params", None) or {}
-        found: dict[str, Any] = params.get("reading-comprehension", {})
-        return found
 
     def _forward(  # type: ignore[override]
         self, input_tensors: dict[str, Any], batch_size: int = 1
@@ -177,7 +171,8 @@ class ReadingComprehensionPipeline(HierPipeline):
     ) -> list[Any]:
         """Turn scores into answers."""
         if max_answer_length is None:
-            max_answer_length = int(self._trained().get("max_answer_length", DEFAULT_MAX_ANSWER_LENGTH))
+            trained = task_params(self.model.config, "reading-comprehension")
+            max_answer_length = int(trained.get("max_answer_length", DEFAULT_MAX_ANSWER_LENGTH))
         own: dict[int, list[tuple[Any, Any]]] = defaultdict(list)  # windows and their logits
         for window, logits in zip(model_outputs["windows"], model_outputs["logits"], strict=True):
             own[window["example_index"]].append((window, logits))

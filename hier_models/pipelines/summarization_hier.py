@@ -4,14 +4,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList, NoBadWordsLogitsProcessor
+from transformers import GenerationConfig
 
-from .common_words_hier import COMMON_WORDS
 from .copied_words_hier import copied_words, copy_shares
 from .document_pipeline_hier import (
     DEFAULT_MAX_NEW_TOKENS,
     Arguments,
-    DocumentPipeline,
     Example,
     Languages,
     Tensors,
@@ -20,8 +18,6 @@ from .document_pipeline_hier import (
     structure_of,
     total_length,
 )
-from .faithful_hier import FaithfulLogitsProcessor, WordPieces, is_english
-from .faithful_hier import logger as faithful_logger
 from .importance_tagger_hier import ImportanceTagger, load_importance_tagger
 from .long_documents_hier import (
     CLOSING,
@@ -37,34 +33,15 @@ from .long_documents_hier import (
 )
 from .long_documents_hier import logger as long_documents_logger
 from .sources_hier import attended_sentences, document_sentences, plain_offsets, sources_of_tokens, summary_spans
+from .summary_rules_hier import SummaryRules
 from .written_form_hier import is_uncased, moved_places, restore_written_form
 
 
-# Least and most tokens of a summary of a length.
-NEW_TOKENS = {"line": (0, 64), "short": (34, 192), "long": (150, 512)}
 ASKED = (64, 256)  # least and most tokens read of a document for a query, by a model that does not read the query
-MOST_OF_SHORT = 64  # tokens of a document that may be summarized by as many; of a longer one by two thirds of it
 PART = 256  # tokens of a document that a paragraph of a page is made of
 
 
-class OwnLengthLogitsProcessor(LogitsProcessor):
-    """Ends each sequence between its own least and most tokens; `generate` has one length for all of a batch."""
-
-    def __init__(self, least: list[int], most: list[int], eos_token_id: int | list[int]) -> None:
-        self.lengths = torch.tensor([least, most])  # (2, batch), with the prompt
-        self.eos_token_id = eos_token_id
-
-    def __call__(self, input_ids: torch.LongTensor, scores: torch.FloatTensor) -> torch.FloatTensor:
-        """Take the end away from what is too short, and all else from what is long enough."""
-        beams = len(scores) // self.lengths.shape[1]
-        least, most = self.lengths.repeat_interleave(beams, dim=1).to(scores.device)[..., None]  # (batch * beams, 1)
-        ends = torch.zeros_like(scores, dtype=torch.bool)
-        ends[:, self.eos_token_id] = True
-        barred = (ends & (input_ids.shape[1] < least)) | (~ends & (input_ids.shape[1] >= most))
-        return scores.masked_fill(barred, -torch.inf)  # type: ignore[return-value]
-
-
-class SummarizationPipeline(DocumentPipeline):
+class SummarizationPipeline(SummaryRules):
     """Summarizes documents with an encoder-decoder model.
 
     Models that come with a processor of hier_models see the document's structure. Every other model, such as BART, T5
@@ -120,7 +97,7 @@ class SummarizationPipeline(DocumentPipeline):
     """
 
     task_settings = (
-        *DocumentPipeline.task_settings,
+        *SummaryRules.task_settings,
         *("faithful", "common_words", "max_source_length", "long_documents", "paragraphs", "reads_query"),
     )
     document_arguments = (
@@ -134,7 +111,6 @@ class SummarizationPipeline(DocumentPipeline):
     ) -> None:
         super().__init__(model=model, tokenizer=tokenizer, processor=processor, **kwargs)
         self.importance_tagger: ImportanceTagger | None = None
-        self._word_pieces: dict[tuple[str, ...], WordPieces] = {}  # of the common words of the last call
         if importance_tagger is not None:
             self.set_importance_tagger(importance_tagger)
 
@@ -400,31 +376,6 @@ class SummarizationPipeline(DocumentPipeline):
         ids = ids.reshape(len(examples), -1, ids.shape[-1])  # (batch, sequences, target)
         return {"output_ids": ids, "examples": examples, **self._looked_up(examples, self._pad(examples), ids)}
 
-    def _of_a_paragraph(self, generate_kwargs: dict[str, Any], paragraphs: int) -> dict[str, Any]:
-        """Arguments of `generate` for a paragraph of a page."""
-        settings = {**generate_kwargs, **self._length_settings("short")}
-        settings["max_new_tokens"] = (
-            generate_kwargs.get("max_new_tokens", settings.pop("max_length", 0) - 1) // paragraphs
-        )
-        for name in ("min_length", "min_new_tokens"):
-            if name in settings:
-                settings[name] //= paragraphs
-        return settings
-
-    def _knows_lengths(self) -> bool:
-        return {f"[{length}]" for length in NEW_TOKENS} <= set(self.tokenizer.all_special_tokens)
-
-    def _length_settings(self, length: str) -> dict[str, Any]:
-        """Arguments of `generate` for a summary of a length."""
-        if length not in NEW_TOKENS:
-            raise ValueError(f"`length` must be one of {', '.join(NEW_TOKENS)}, got {length!r}.")
-        if not self._knows_lengths():
-            trained = "that were trained with lengths ([line], [short] and [long] in their tokenizer)"
-            raise self._only("`length` is", trained, "Give max_new_tokens and min_new_tokens instead.")
-        most = self._positions("decoder")
-        room = NEW_TOKENS[length][1] if most is None else min(NEW_TOKENS[length][1], most - 1)
-        return {"forced_bos_token_id": self.tokenizer.convert_tokens_to_ids(f"[{length}]"), "max_new_tokens": room}
-
     def _options(self, input_: Any, phrases: Any, return_phrases: bool, return_copied: bool) -> dict[str, Any]:
         """What the processor is told, and asked for, beside the document."""
         knows_phrases = "phrase_positions" in getattr(self.processor, "extra_inputs", ())
@@ -448,9 +399,6 @@ class SummarizationPipeline(DocumentPipeline):
                 raise self._only("`return_copied` is", "that copy (use_copy in the config)")
             options["return_offsets_mapping"] = True
         return options
-
-    def _only(self, what: str, models: str, instead: str = "Leave it out.") -> ValueError:
-        return ValueError(f"{what} for models {models}, and {type(self.model).__name__} is none of them. {instead}")
 
     def _knows_offsets(self) -> bool:
         """Whether the model's processor can tell where its tokens stand in the running text."""
@@ -611,9 +559,7 @@ class SummarizationPipeline(DocumentPipeline):
         Returns:
             Their number, with what frames the text.
         """
-        if hasattr(self.processor, "extra_inputs"):
-            return len(self._process("text", text, None))
-        return len(self._tokenize(self._prefix() + text, None))
+        return len(self._encoded("text", text, None))
 
     def limits(self, **kwargs: Any) -> tuple[int | None, int]:
         """Say how long documents and summaries can be.
@@ -640,76 +586,6 @@ class SummarizationPipeline(DocumentPipeline):
     def _source_limit(self, max_source_length: int | None) -> int | None:
         own = self._task_params().get("max_source_length")
         return super()._source_limit(own if max_source_length is None else max_source_length)
-
-    def _generation_config(
-        self, generate_kwargs: dict[str, Any], examples: list[Example]
-    ) -> tuple[GenerationConfig, dict[str, Any]]:
-        """The settings for this call, and the arguments of `generate` that are no settings."""
-        own = ("faithful", "common_words")
-        kwargs = {name: value for name, value in generate_kwargs.items() if name not in own}
-        config, others = super()._generation_config(kwargs, examples)
-        configs = [vars(config), vars(self.model.generation_config)]
-        places = [generate_kwargs, *configs, self._task_params()]
-        set_to = (next((place[name] for place in places if place.get(name) is not None), None) for name in own)
-        faithful, common_words = set_to
-        if faithful not in (None, True, False):
-            raise ValueError(f"`faithful` must be True or False, got {faithful!r}.")
-        prompt = others.get("decoder_input_ids")
-        begun = 1 if prompt is None else prompt.shape[-1]
-        max_length = total_length(config, "max", begun)
-        processors = LogitsProcessorList(others.get("logits_processor") or ())
-        if total_length(config, "min", begun) is None and (least := self._least_tokens(examples, config)):
-            room = NEW_TOKENS["long"][1] if max_length is None else max_length - begun - 1
-            most = [
-                begun + max(min(MOST_OF_SHORT, self._tokens_of_text(example)), 2 * len(example) // 3)
-                for example in examples
-            ]
-            least = [begun + min(number, room) for number in least]
-            processors.append(OwnLengthLogitsProcessor(least, most, config.eos_token_id))
-        if faithful:
-            processors.append(self._faithful_processor(examples, config, common_words, max_length))
-            turns = [turn for example in examples if example.source[0] == "turns" for turn in example.source[1]]
-            if names := {f"{turn['role']}:" for turn in turns}:  # who speaks is for the dialogue, not for its summary
-                tokens = self.tokenizer(sorted(names), add_special_tokens=False)["input_ids"]
-                processors.append(NoBadWordsLogitsProcessor(tokens, config.eos_token_id))
-        if processors:
-            others["logits_processor"] = processors
-        return config, others
-
-    def _least_tokens(self, examples: list[Example], config: GenerationConfig) -> list[int]:
-        """How many tokens each summary needs to be of the length it begins with: at most a third of its document's."""
-        if config.forced_bos_token_id is None or not self._knows_lengths():
-            return []
-        token = self.tokenizer.convert_ids_to_tokens(config.forced_bos_token_id)
-        least, _ = NEW_TOKENS.get(token.strip("[]"), (0, 0))
-        return [min(least, len(example) // 3) for example in examples] if least else []
-
-    def _tokens_of_text(self, example: Example) -> int:
-        """How many tokens were read, without markers and the like."""
-        special = set(self.tokenizer.all_special_ids)
-        return sum(number not in special for number in example.inputs["input_ids"])
-
-    def _faithful_processor(
-        self, examples: list[Example], config: GenerationConfig, common_words: Any, max_length: int | None
-    ) -> FaithfulLogitsProcessor:
-        """What keeps a model to the words of these documents, and to common ones."""
-        words = COMMON_WORDS if common_words is None else common_words
-        key = (words,) if isinstance(words, str) else tuple(words)
-        if key not in self._word_pieces:
-            self._word_pieces = {key: WordPieces(self.tokenizer, words)}
-        texts = [as_text(*example.source[:2], replace=True) for example in examples]
-        if words is COMMON_WORDS and not all(map(is_english, texts)):
-            self._say_once(
-                "language",
-                "A text does not look like English: few of its words are common English ones. Whether this model can "
-                "read it is not known; if it can, give the language's `common_words`, or faithful=False.",
-                faithful_logger,
-            )
-        documents = [self.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"] for text in texts]
-        sources = [example.inputs["input_ids"] for example in examples]
-        values = (getattr(config, f"{name}_token_id", None) for name in ("pad", "bos", "eos", "decoder_start"))
-        special = [n for value in values if value is not None for n in (value if isinstance(value, list) else [value])]
-        return FaithfulLogitsProcessor(self._word_pieces[key], sources, documents, special, max_length)
 
     def _warn(self, examples: list[Example], generation_config: GenerationConfig) -> None:
         """Say once what the user may not expect."""

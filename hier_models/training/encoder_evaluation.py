@@ -10,10 +10,10 @@ import torch
 from transformers import AutoConfig, PretrainedConfig
 
 from ..families import FAMILIES
+from ..pipelines.document_pipeline_hier import task_params
 from ..pipelines.int8_hier import to_int8
 from .arguments import RecipeError
 from .evaluation import write_json
-from .models import task_params
 from .recipe_files import load_recipe
 from .tasks import task_class
 from .tasks.encoder import usable_positions

@@ -30,6 +30,7 @@ from ..checkpoints import why_no_checkpoint
 from ..data.tokenizing import plain_tokenizer
 from ..families import FAMILIES
 from ..models.bart_warm_start import grow_positions
+from ..pipelines.document_pipeline_hier import DEFAULT_MAX_NEW_TOKENS, task_params
 from .arguments import CHECKPOINTS, ModelArguments, Recipe, RecipeError, mistakes_of, nearest
 from .bart_from_encoder import as_warm_start
 from .twins import FEED_FORWARD, led_from_bart, widen_feed_forward
@@ -215,8 +216,6 @@ def warn_if_endless(processor: Processor) -> None:
 
 def default_max_new_tokens(model: PreTrainedModel, **generate_kwargs: Any) -> int | None:
     """Tell how much to generate where nobody says: as the pipelines, where `generate` stops after 20 tokens."""
-    from ..pipelines.summarization_hier import DEFAULT_MAX_NEW_TOKENS
-
     for name in ("max_length", "max_new_tokens"):
         if (getattr(model.generation_config, name), generate_kwargs.get(name)) != (None, None):
             return None
@@ -228,11 +227,6 @@ def remember_task(config: PretrainedConfig, task: str, **settings: Any) -> None:
     """Write into a configuration what a model is for and how it was trained, for its pipeline and `export`."""
     params = getattr(config, "task_specific_params", None) or {}
     config.task_specific_params = {**params, task: {**task_params(config, task), **settings}}
-
-
-def task_params(config: PretrainedConfig, task: str) -> dict[str, Any]:
-    """What a configuration says of a task."""
-    return (getattr(config, "task_specific_params", None) or {}).get(task) or {}
 
 
 def longest_source(config: PretrainedConfig, tokenizer: PreTrainedTokenizerBase) -> int | None:

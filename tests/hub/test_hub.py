@@ -273,6 +273,7 @@ def test_the_files(exported):
         "processing_hat_bart.py",
         "processor_config.json",
         "summarization_hier.py",
+        "summary_rules_hier.py",
         "tokenizer.json",
         "tokenization_hat_bart.py",
         "tokenizer_config.json",

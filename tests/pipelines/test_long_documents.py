@@ -254,7 +254,7 @@ def test_a_summary_has_at_most_two_thirds_of_its_documents_tokens_or_all_of_few(
     model, end = summarize_lengths.model, summarize_lengths.tokenizer.eos_token_id
     model.generation_config.forced_eos_token_id = None
     model.lm_head.register_forward_hook(lambda module, args, logits: logits.index_fill(-1, torch.tensor([end]), -99.0))
-    monkeypatch.setattr("hier_models.pipelines.summarization_hier.MOST_OF_SHORT", 10)
+    monkeypatch.setattr("hier_models.pipelines.summary_rules_hier.MOST_OF_SHORT", 10)
     documents = [DOCUMENTS[0][:20], DOCUMENTS[0][:33], DOCUMENTS[0][:100]]
     tokens = [summarize_lengths.count_tokens(document) for document in documents]
     texts = summarize_lengths.tokenizer(documents, add_special_tokens=False)["input_ids"]

@@ -18,7 +18,7 @@ from ..distributed import own_file
 from ..evaluation import write_json_lines
 from ..models import Processor, load_model_and_processor
 from ..own_tokenizer import own_tokenizer
-from ..smoke_rows import train_tokenizer
+from ..smoke_rows import documents_rows, train_tokenizer
 from ..word_vectors import WordVectorCoverage, set_word_vectors
 
 
@@ -209,9 +209,9 @@ class Task(ABC):
 
     # For --smoke
 
-    @abstractmethod
     def smoke_rows(self) -> list[dict[str, Any]]:
-        """Make about eight rows of data, with the columns that the recipe names."""
+        """Make about eight rows of data, with the columns that the recipe names; by default documents."""
+        return documents_rows(self.recipe.data)
 
     def smoke_data(self, folder: Path) -> dict[str, Any]:
         """Write the rows to files, and say what to change in the recipe so that it reads them: name -> value."""

@@ -21,7 +21,6 @@ from .. import key_phrases
 from ..arguments import Recipe, RecipeError, check_smallest
 from ..likelihood import READS, OtherSources, perplexity
 from ..models import Processor, positions
-from ..smoke_rows import documents_rows
 from .base import Task, as_dicts, at_most
 
 
@@ -126,9 +125,6 @@ class DenoisingTask(Task):
 
     def reports(self) -> dict[str, Any]:
         return {"chunks": as_dicts(self._packing), **super().reports(), **self._key_phrases}
-
-    def smoke_rows(self) -> list[dict[str, Any]]:
-        return documents_rows(self.recipe.data)
 
     def smoke_changes(self) -> dict[str, Any]:
         return {} if self.options.tokenizer_entries is None else {"tokenizer_entries": LEAST_ENTRIES + 40}

@@ -18,9 +18,9 @@ from ...data.tokenizing import plain_tokenizer
 from ...families import FAMILIES
 from ..arguments import Recipe, RecipeError
 from ..callbacks import DropoutSchedule
-from ..evaluation import write_json_lines
+from ..evaluation import prediction_rows, write_json_lines
 from ..models import Processor, positions
-from ..smoke_rows import task_rows
+from ..smoke_rows import ROWS, task_rows
 from .base import Task
 
 
@@ -126,7 +126,8 @@ class EncoderTask(Task):
         return {"truncation": self._cuts, **super().reports()}
 
     def smoke_rows(self) -> list[dict[str, Any]]:
-        return task_rows(self.recipe.run.task, self.columns())
+        task = self.recipe.run.task
+        return task_rows(task, self.columns()) if task in ROWS else super().smoke_rows()
 
     def load(self, part: str) -> Any:
         streaming = self.recipe.data.streaming and part == "train"
@@ -156,8 +157,7 @@ class EncoderTask(Task):
     ) -> None:
         """Write what the model said of each row, in the first process."""
         if trainer.is_world_process_zero():
-            columns = {"id": identifiers(rows), **columns}
-            lines = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+            lines = prediction_rows(rows, id=identifiers(rows), **columns)
             write_json_lines(self.output_dir / file, lines)
 
 

@@ -15,7 +15,6 @@ from ...data.importance import ImportanceLabels
 from ...data.tokenizing import WITHOUT_IMPORTANCE, plain_tokenizer, source_kind
 from ..arguments import Recipe, RecipeError
 from ..models import Processor
-from ..smoke_rows import documents_rows
 from .encoder import UNUSED, EncoderArguments, EncoderTask
 
 
@@ -79,9 +78,6 @@ class ImportanceTaggingTask(EncoderTask):
 
     def reports(self) -> dict[str, Any]:
         return {**super().reports(), "without_importance": dict(self._without)}
-
-    def smoke_rows(self) -> list[dict[str, Any]]:
-        return documents_rows(self.recipe.data)
 
     def _inputs(self, part: str, processor: Processor) -> Dataset | None:
         if (rows := self.rows(part)) is None:

@@ -18,7 +18,6 @@ from ...data.packing import PackingReport, pack_documents
 from ..arguments import Recipe, RecipeError
 from ..likelihood import perplexity_of
 from ..models import Processor
-from ..smoke_rows import documents_rows
 from .base import as_dicts
 from .encoder import UNUSED, EncoderArguments, EncoderTask
 
@@ -94,9 +93,6 @@ class MaskedLMTask(EncoderTask):
 
     def reports(self) -> dict[str, Any]:
         return {**super().reports(), "truncation": as_dicts(self._packing)}
-
-    def smoke_rows(self) -> list[dict[str, Any]]:
-        return documents_rows(self.recipe.data)
 
     def _packed(self, part: str, documents: Any, processor: Processor) -> Dataset | IterableDataset:
         options: dict[str, Any] = {"across_documents": self.options.across_documents, "report": self._packing[part]}

@@ -25,6 +25,7 @@ from ...metrics import (
     reference_free_scores,
 )
 from ...metrics.document_scores import means
+from ...pipelines.document_pipeline_hier import task_params
 from ...pipelines.importance_tagger_hier import load_importance_tagger
 from .. import key_phrases
 from ..arguments import Recipe, RecipeError, mistakes_of
@@ -38,11 +39,9 @@ from ..models import (
     remember_task,
     set_generation,
     set_lengths,
-    task_params,
     warn_if_endless,
 )
 from ..smoke import tiny_tagger
-from ..smoke_rows import documents_rows
 from .base import WritingTask, as_dicts
 
 
@@ -119,9 +118,6 @@ class SummarizationTask(WritingTask):
             at_test = self.recipe.data.importance_tagger or oracle
             found["importance"] = {part: oracle if part == "train" else at_test for part in self._cuts}
         return found
-
-    def smoke_rows(self) -> list[dict[str, Any]]:
-        return documents_rows(self.recipe.data)
 
     def smoke_data(self, folder: Path) -> dict[str, Any]:
         changes = super().smoke_data(folder)
