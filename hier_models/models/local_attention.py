@@ -230,8 +230,8 @@ class _Products:
 
     def __init__(self, half: int, scale: float, dropout: float):
         self.half, self.scale = half, scale
-        self.dropped = max(1, round(dropout * 2**16)) if dropout else 0  # of 65,536 weights
-        self.raised = 2**16 / max(1, 2**16 - self.dropped)  # what those that are kept are multiplied with
+        self.dropped = max(1, round(dropout * 2**15)) if dropout else 0  # of 32,768 weights
+        self.raised = 2**15 / max(1, 2**15 - self.dropped)  # what those that are kept are multiplied with
 
     def weights(self, blocks: _Blocks, query: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
         scores = query.new_empty(len(query), blocks.size, blocks.keys)
@@ -239,11 +239,15 @@ class _Products:
         return torch.softmax(blocks.hide(scores, self.half), dim=-1, out=scores)  # (blocks * heads, queries, keys)
 
     def drop(self, weights: torch.Tensor, seed: torch.Tensor) -> torch.Tensor:
-        """Leave out weights, by sixteen random bits each: torch's own dropout mostly draws numbers."""
+        """Leave out weights, by fifteen random bits each: torch's own dropout mostly draws numbers, and compares."""
         drawn = torch.empty(-(-weights.numel() // 4), dtype=torch.int64)
         drawn.random_(-(2**63), None, generator=torch.Generator().manual_seed(int(seed)))
-        kept = drawn.view(torch.int16)[: weights.numel()] > self.dropped - 2**15 - 1
-        return weights * kept.view_as(weights)
+        bits = drawn.view(torch.int16)[: weights.numel()].view_as(weights)
+        # All bits of what is kept, whose fifteen are at least `dropped`; none of the others.
+        kept = bits.bitwise_and_(2**15 - 1).neg_().add_(self.dropped - 1).bitwise_right_shift_(15)
+        if weights.element_size() == kept.element_size():
+            return (weights.view(torch.int16) & kept).view(weights.dtype)
+        return weights * kept.neg_()
 
     def attend(self, blocks: _Blocks, *states: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """Attend from (blocks, heads, queries, head_dim) to (blocks, heads, keys, head_dim)."""
