@@ -130,7 +130,10 @@ class Seq2SeqHead(WritesTargets, nn.Module):
             gate = self.copy_gate(hidden_states)  # (batch, target, 1)
             if copy_attentions is not None:
                 gate = gate.masked_fill(~copy_attentions.any(dim=-1, keepdim=True).to(gate.device), NOTHING)
-            logits = _copy(logits, gate, copy_attentions, outputs.get("source_ids"))
+            source_ids, encoded = outputs.get("source_ids"), outputs["encoder_last_hidden_state"]
+            if source_ids is not None and source_ids.shape[0] == encoded.shape[0]:
+                source_ids = with_rows(source_ids, logits.shape[0])  # a source may have several targets
+            logits = _copy(logits, gate, copy_attentions, source_ids)
         loss = None if labels is None else token_loss(logits, labels, num_items_in_batch, are_logs=gate is not None)
         without = ("last_hidden_state", "source_ids", "copy_attentions")
         result = {name: value for name, value in outputs.items() if name not in without}
@@ -151,8 +154,6 @@ def _copy(
             "Highlight-Transformer, `source_ids` beside embeddings), or load the model with `use_copy=False`."
         )
     batch, _, source = copy_attentions.shape
-    if source_ids.shape[0] and batch % source_ids.shape[0] == 0:  # one source may have several targets
-        source_ids = with_rows(source_ids, batch)
     if source_ids.shape != (batch, source):  # with encoder outputs they come past the checks of the encoder
         raise ValueError(
             f"`source_ids` (or `input_ids` in their place) must be {(batch, source)} like the encoded source, got "
