@@ -10,12 +10,14 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.attention.flex_attention import BlockMask
 from transformers.cache_utils import Cache, DynamicCache, EncoderDecoderCache
 from transformers.configuration_utils import PreTrainedConfig
 from transformers.masking_utils import create_bidirectional_mask, create_causal_mask
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS, PreTrainedModel
 from transformers.models.bart.modeling_bart import (
     BartAttention,
+    BartEncoderLayer,
     BartLearnedPositionalEmbedding,
     BartScaledWordEmbedding,
     eager_attention_forward,
@@ -26,6 +28,7 @@ from transformers.utils import ModelOutput, TransformersKwargs
 from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
+from .attention_products import attend_with_dropout
 from .input_checks import check_decoded, check_target, refuse_flash_mask
 
 
@@ -360,7 +363,47 @@ def attend(
         attention.config._attn_implementation, eager_attention_forward
     )
     dropout = attention.dropout if attention.training else 0.0
+    if _drops_fast(attention, query, mask):
+        if mask is None and attention.is_causal:
+            mask = torch.ones(query.shape[2], key.shape[2], dtype=torch.bool).tril_()[None, None]
+        return attend_with_dropout(query, key, value, mask, dropout, attention.scaling).transpose(1, 2), None
     return implementation(attention, query, key, value, mask, dropout=dropout, scaling=attention.scaling, **kwargs)
+
+
+def _drops_fast(attention: BartAttention, states: torch.Tensor, mask: Any) -> bool:
+    """Whether `attend_with_dropout` is to be taken in the place of torch's attention."""
+    drops = attention.training and attention.dropout > 0 and attention.config._attn_implementation == "sdpa"
+    is_mask = mask is None or (isinstance(mask, torch.Tensor) and mask.dtype == torch.bool)
+    return drops and is_mask and states.device.type == "cpu" and not torch.compiler.is_compiling()
+
+
+class BodyAttention(BartAttention):
+    """BART's attention, which drops weights by `attend_with_dropout` where that is faster."""
+
+    def forward(
+        self,
+        hidden_states: torch.Tensor,  # (batch, queries, d_model)
+        key_value_states: torch.Tensor | None = None,  # (batch, keys, d_model)
+        cache: Cache | None = None,
+        attention_mask: torch.Tensor | BlockMask | None = None,
+        **kwargs: Any,
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Attend: (batch, queries, d_model), and weights, if the implementation gives them."""
+        if cache is not None or not _drops_fast(self, hidden_states, attention_mask):
+            return super().forward(hidden_states, key_value_states, cache, attention_mask, **kwargs)
+        shape = (*hidden_states.shape[:-1], -1, self.head_dim)
+        query = self.q_proj(hidden_states).view(shape).transpose(1, 2)
+        key, value = keys_and_values(self, hidden_states if key_value_states is None else key_value_states, None)
+        attended, weights = attend(self, query, key, value, attention_mask, **kwargs)
+        return self.out_proj(attended.flatten(2)), weights
+
+
+class BodyEncoderLayer(BartEncoderLayer):
+    """BART's encoder layer, with its attention."""
+
+    def __init__(self, config: PreTrainedConfig, layer_idx: int | None = None):
+        super().__init__(config, layer_idx=layer_idx)
+        self.self_attn = BodyAttention(**attention_sizes(config, "encoder", layer_idx))
 
 
 def keys_and_values(

@@ -17,7 +17,7 @@ from transformers.models.bart.modeling_bart import BartAttention, BartDecoderLay
 from transformers.processing_utils import Unpack
 from transformers.utils import TransformersKwargs
 
-from .bart_body import BartBodyDecoder, attend, attention_sizes, keys_and_values, recorded
+from .bart_body import BartBodyDecoder, BodyAttention, attend, attention_sizes, keys_and_values, recorded
 from .model_outputs import CopyDecoderOutput
 
 
@@ -66,8 +66,9 @@ class CopyDecoderLayer(BartDecoderLayer):
         super().__init__(config, layer_idx=layer_idx)
         self.normalize_before = getattr(config, "normalize_before", False)
         self.copies = config.use_copy and layer_idx == config.decoder_layers - 1
-        if self.copies:
-            self.encoder_attn = CopyAttention(config, layer_idx)
+        sizes = attention_sizes(config, "decoder", layer_idx)
+        self.self_attn = BodyAttention(**sizes, is_causal=True)
+        self.encoder_attn = CopyAttention(config, layer_idx) if self.copies else BodyAttention(**sizes)
 
     def forward(
         self,

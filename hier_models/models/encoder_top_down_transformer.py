@@ -8,12 +8,13 @@ from typing import Any, Self
 
 import torch
 from torch import nn
-from transformers.models.bart.modeling_bart import BartAttention, BartEncoderLayer
+from transformers.models.bart.modeling_bart import BartAttention
 from transformers.processing_utils import Unpack
 from transformers.utils import TransformersKwargs, logging
 from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
+from .bart_body import BodyEncoderLayer
 from .bart_warm_start import BartWarmStart
 from .bos_positions import token_positions
 from .configuration_top_down_transformer import TopDownTransformerConfig
@@ -40,7 +41,7 @@ class TopDownTransformerPreTrainedModel(BartWarmStart):
     config: TopDownTransformerConfig
     config_class = TopDownTransformerConfig
     _no_split_modules = [
-        "BartEncoderLayer",
+        "BodyEncoderLayer",
         "TopDownTransformerBottomUpLayer",
         "TopDownTransformerTopDownLayer",
     ]
@@ -109,7 +110,7 @@ class TopDownTransformerEncoder(TopDownTransformerPreTrainedModel):
     """Bottom-up layers, segments, top-down layers. Source: section 2 and figure 1, left and middle."""
 
     _can_record_outputs = {
-        "hidden_states": OutputRecorder(BartEncoderLayer, layer_name="layers"),
+        "hidden_states": OutputRecorder(BodyEncoderLayer, layer_name="layers"),
         "attentions": OutputRecorder(TopDownTransformerLocalAttention, index=1, layer_name="layers"),
         "segment_attentions": OutputRecorder(BartAttention, index=1, layer_name="segment_levels"),
         "token_segment_attentions": OutputRecorder(TopDownTransformerSegmentAttention, index=1, layer_name="layers"),

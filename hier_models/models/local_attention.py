@@ -8,7 +8,6 @@ dropout; with AMX, the forward calls the flash kernel in bfloat16 too.
 Axes in shape comments: batch, heads, tokens, head_dim, blocks (of queries), keys (that a block of queries can see).
 """
 
-import functools
 import itertools
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -20,13 +19,10 @@ from transformers.configuration_utils import PreTrainedConfig
 from transformers.masking_utils import create_bidirectional_mask
 from transformers.models.bart.modeling_bart import BartAttention
 
+from .attention_products import WEIGHTS_AT_ONCE, Products, cpu_has
 from .bart_body import attend, attention_sizes, projections
 from .input_checks import refuse_flex_dropout
 from .torch_kernels import flash_attention, flash_attention_backward, flash_attention_works
-
-
-# Attention weights of each head that are held at once on the CPU.
-WEIGHTS_AT_ONCE = 2**17
 
 
 class TopDownTransformerLocalAttention(BartAttention):
@@ -152,6 +148,7 @@ def _document_spans(query: torch.Tensor, attention_mask: torch.Tensor | None) ->
 class _Blocks(NamedTuple):
     """Neighbouring blocks of queries that see equally many keys, at equal distances."""
 
+    half: int  # of the window
     first_query: int
     first_key: int  # of the first block; that of the next lies `size` further
     size: int  # queries in a block
@@ -168,9 +165,9 @@ class _Blocks(NamedTuple):
         end = self.first_key + (self.count - 1) * self.size + self.keys
         return states[:, self.first_key : end].unfold(1, self.keys, self.size).permute(1, 0, 3, 2)
 
-    def hide(self, scores: torch.Tensor, half: int) -> torch.Tensor:
+    def hide(self, scores: torch.Tensor) -> torch.Tensor:
         """Take what lies outside of the band from (…, queries, keys): two triangles, in corners."""
-        offset = self.first_query - self.first_key
+        offset, half = self.first_query - self.first_key, self.half
         left, right = self.size - 1 + offset - half, offset + half + 1
         if left > 0:
             scores[..., :left] += scores.new_full((self.size, left), -torch.inf).tril_(offset - half - 1)
@@ -192,27 +189,27 @@ def _divide(tokens: int, window: int) -> Iterator[_Blocks]:
         inside = (rest - half) // size if start >= half else 0  # blocks whose window lies inside the document
         if inside > 0:
             count = min(inside, together)
-            yield _Blocks(start, start - half, size, count, size + 2 * half)
+            yield _Blocks(half, start, start - half, size, count, size + 2 * half)
             start += count * size
         else:
             queries = min(size, rest)
             first_key = max(0, start - half)
-            yield _Blocks(start, first_key, queries, 1, min(tokens, start + queries + half) - first_key)
+            yield _Blocks(half, start, first_key, queries, 1, min(tokens, start + queries + half) - first_key)
             start += queries
 
 
 class _Flash:
     """Attention of blocks by torch's flash kernel: the fastest in float32, and forwards with AMX."""
 
-    def __init__(self, half: int, scale: float):
-        self.half, self.scale = half, scale
+    def __init__(self, scale: float):
+        self.scale = scale
         self.masks: dict[tuple[int, int, int], torch.Tensor | None] = {}  # equal ones are made once
 
     def mask(self, blocks: _Blocks, dtype: torch.dtype) -> torch.Tensor | None:
         """What to add to scores, (1, 1, queries, keys), or `None` if every query sees every key."""
         kind = (blocks.first_key - blocks.first_query, blocks.size, blocks.keys)
         if kind not in self.masks:
-            mask = blocks.hide(torch.zeros(1, 1, blocks.size, blocks.keys, dtype=dtype), self.half)
+            mask = blocks.hide(torch.zeros(1, 1, blocks.size, blocks.keys, dtype=dtype))
             self.masks[kind] = mask if mask.any() else None
         return self.masks[kind]
 
@@ -225,82 +222,15 @@ class _Flash:
         return flash_attention_backward(*states, mask=self.mask(blocks, states[0].dtype), scale=self.scale)
 
 
-class _Products:
-    """Attention of blocks by batched matrix products: twice as fast as the flash kernel in bfloat16 without AMX."""
-
-    def __init__(self, half: int, scale: float, dropout: float):
-        self.half, self.scale = half, scale
-        self.dropped = max(1, round(dropout * 2**15)) if dropout else 0  # of 32,768 weights
-        self.raised = 2**15 / max(1, 2**15 - self.dropped)  # what those that are kept are multiplied with
-
-    def weights(self, blocks: _Blocks, query: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
-        scores = query.new_empty(len(query), blocks.size, blocks.keys)
-        scores.baddbmm_(query, key.transpose(1, 2), beta=0, alpha=self.scale)
-        return torch.softmax(blocks.hide(scores, self.half), dim=-1, out=scores)  # (blocks * heads, queries, keys)
-
-    def drop(self, weights: torch.Tensor, seed: torch.Tensor) -> torch.Tensor:
-        """Leave out weights, by fifteen random bits each: torch's own dropout mostly draws numbers, and compares."""
-        drawn = torch.empty(-(-weights.numel() // 4), dtype=torch.int64)
-        drawn.random_(-(2**63), None, generator=torch.Generator().manual_seed(int(seed)))
-        bits = drawn.view(torch.int16)[: weights.numel()].view_as(weights)
-        # All bits of what is kept, whose fifteen are at least `dropped`; none of the others.
-        kept = bits.bitwise_and_(2**15 - 1).neg_().add_(self.dropped - 1).bitwise_right_shift_(15)
-        if weights.element_size() == kept.element_size():
-            return (weights.view(torch.int16) & kept).view(weights.dtype)
-        return weights * kept.neg_()
-
-    def attend(self, blocks: _Blocks, *states: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """Attend from (blocks, heads, queries, head_dim) to (blocks, heads, keys, head_dim)."""
-        query, key, value = map(self._laid_out, states)
-        weights = self.weights(blocks, query, key)
-        if not self.dropped:
-            return ((weights @ value).unflatten(0, (blocks.count, -1)),)
-        seed = torch.randint(2**62, ())  # for the backward to draw the same
-        return (self.drop(weights, seed) @ value).mul_(self.raised).unflatten(0, (blocks.count, -1)), seed
-
-    def gradients(self, blocks: _Blocks, *states: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """Gradients of queries, keys and values."""
-        grad, query, key, value, attended = map(self._laid_out, states[:5])
-        weights = kept = self.weights(blocks, query, key)
-        delta = (grad * attended).sum(dim=-1, keepdim=True)  # (blocks * heads, queries, 1)
-        if self.dropped:
-            kept, grad = self.drop(weights, states[5]), grad * self.raised
-            grad_scores = (grad @ value.transpose(1, 2)).mul_(kept).addcmul_(weights, delta, value=-1)
-        else:
-            grad_scores = torch.baddbmm(delta, grad, value.transpose(1, 2), beta=-1).mul_(weights)
-        grad_value = kept.transpose(1, 2) @ grad  # (blocks * heads, keys, head_dim)
-        grad_query = torch.baddbmm(query, grad_scores, key, beta=0, alpha=self.scale)
-        grad_key = torch.baddbmm(key, grad_scores.transpose(1, 2), query, beta=0, alpha=self.scale)
-        return tuple(found.unflatten(0, (blocks.count, -1)) for found in (grad_query, grad_key, grad_value))
-
-    @staticmethod
-    def _laid_out(states: torch.Tensor) -> torch.Tensor:
-        return states.to(_product_dtype(states.dtype)).flatten(0, 1).contiguous()
-
-
-@functools.cache
-def _cpu_has(*names: str) -> bool:
-    """Whether this CPU has one of some sets of instructions, by torch's names of them."""
-    capabilities: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()  # older torch lacks it
-    return any(capabilities.get(name) for name in names)
-
-
-def _product_dtype(dtype: torch.dtype) -> torch.dtype:
-    """The type to multiply in: float32 in the place of a narrower one that this CPU has no instructions for."""
-    if dtype == torch.bfloat16 and _cpu_has("avx512_bf16", "amx_bf16", "bf16"):
-        return dtype
-    return torch.promote_types(dtype, torch.float32)
-
-
-def _kernels(dtype: torch.dtype, half: int, scale: float, dropout: float) -> tuple[_Flash | _Products, ...]:
+def _kernels(dtype: torch.dtype, scale: float, dropout: float) -> tuple[_Flash | Products, ...]:
     """What is fastest forwards, and backwards."""
-    products = _Products(half, scale, dropout)
+    products = Products(scale, dropout)
     if dropout or not flash_attention_works():
         return products, products
-    flash = _Flash(half, scale)
+    flash = _Flash(scale)
     if dtype == torch.float32:
         return flash, flash
-    return (flash if dtype == torch.bfloat16 and _cpu_has("amx_bf16") else products), products
+    return (flash if dtype == torch.bfloat16 and cpu_has("amx_bf16") else products), products
 
 
 class _BlocksOnCpu(torch.autograd.Function):
@@ -320,7 +250,7 @@ class _BlocksOnCpu(torch.autograd.Function):
     ) -> torch.Tensor:
         attended = torch.zeros_like(query.transpose(1, 2), memory_format=torch.contiguous_format).transpose(1, 2)
         wanted = any(ctx.needs_input_grad)
-        kernel, backward_kernel = _kernels(query.dtype, window // 2, scale, dropout)
+        kernel, backward_kernel = _kernels(query.dtype, scale, dropout)
         # For the backward of each call: log-sum-exp of the scores, (blocks, heads, queries), or the seed of dropout.
         others = []
         for document, blocks in _walk(spans, window):

@@ -13,7 +13,7 @@ from torch import nn
 from transformers.cache_utils import Cache, DynamicLayer, EncoderDecoderCache, StaticLayer
 from transformers.generation import GenerationMixin
 from transformers.masking_utils import create_bidirectional_mask
-from transformers.models.bart.modeling_bart import BartAttention, BartEncoderLayer
+from transformers.models.bart.modeling_bart import BartAttention
 from transformers.processing_utils import Unpack
 from transformers.utils import TransformersKwargs, can_return_tuple
 from transformers.utils.generic import merge_with_config_defaults
@@ -22,6 +22,8 @@ from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 from .bart_body import (
     BartBodyDecoder,
     BartBodyModel,
+    BodyAttention,
+    BodyEncoderLayer,
     as_output,
     attention_sizes,
     of_both,
@@ -60,7 +62,7 @@ class HatBartDecoderLayer(CopyDecoderLayer):
         self.has_hierarchy = config.hierarchical_layers > 0
         if self.has_hierarchy:
             # Its keys and values are cached behind those of the second attention, see `HatBartDecoder`.
-            self.hierarchical_attn = BartAttention(
+            self.hierarchical_attn = BodyAttention(
                 **attention_sizes(config, "decoder", config.decoder_layers + layer_idx)
             )
             self.hierarchical_attn_layer_norm = nn.LayerNorm(config.d_model)
@@ -79,7 +81,7 @@ class HatBartPreTrainedModel(BartWarmStart):
 
     config: HatBartConfig
     config_class = HatBartConfig
-    _no_split_modules = ["BartEncoderLayer", "HatBartDecoderLayer"]
+    _no_split_modules = ["BodyEncoderLayer", "HatBartDecoderLayer"]
     _upper_positions = frozenset({"sentence_position_embeddings"})
 
     def _wanted_above(self) -> list[tuple[str, str, int]]:
@@ -92,17 +94,17 @@ class HatBartEncoder(HatBartPreTrainedModel):
     """BART's encoder, then encoder layers over the embeddings at the BOS markers. Source: section 3.2."""
 
     _can_record_outputs = {
-        "hidden_states": OutputRecorder(BartEncoderLayer, layer_name="layers"),
+        "hidden_states": OutputRecorder(BodyEncoderLayer, layer_name="layers"),
         "attentions": OutputRecorder(BartAttention, index=1, layer_name="layers"),
         "hierarchical_attentions": OutputRecorder(BartAttention, index=1, layer_name="hierarchical_layers"),
     }
 
     def __init__(self, config: HatBartConfig):
         super().__init__(config)
-        layers = (BartEncoderLayer(config, layer_idx=i) for i in range(config.encoder_layers))
+        layers = (BodyEncoderLayer(config, layer_idx=i) for i in range(config.encoder_layers))
         self.add_layers(layers, config.max_position_embeddings, config.num_segments)
         self.hierarchical_layers = nn.ModuleList(
-            BartEncoderLayer(config, layer_idx=i) for i in range(config.hierarchical_layers)
+            BodyEncoderLayer(config, layer_idx=i) for i in range(config.hierarchical_layers)
         )
         if config.hierarchical_layers and config.sentence_position_embeddings:
             self.embed_sentence_positions = nn.Embedding(config.sentence_position_embeddings, config.d_model)

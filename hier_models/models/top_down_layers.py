@@ -11,11 +11,10 @@ from torch import nn
 from torch.nn.attention.flex_attention import BlockMask
 from transformers.configuration_utils import PreTrainedConfig
 from transformers.masking_utils import create_bidirectional_mask
-from transformers.models.bart.modeling_bart import BartAttention, BartEncoderLayer
 from transformers.processing_utils import Unpack
 from transformers.utils import TransformersKwargs
 
-from .bart_body import attention_sizes
+from .bart_body import BodyAttention, BodyEncoderLayer, attention_sizes
 from .configuration_top_down_transformer import TopDownTransformerConfig
 from .copy_mechanism import after, feed_forward
 from .input_checks import refuse_flash_mask
@@ -28,7 +27,7 @@ from .warm_start import begin_attention, begin_update
 TOKENS_AT_ONCE = 2048
 
 
-class TopDownTransformerBottomUpLayer(BartEncoderLayer):
+class TopDownTransformerBottomUpLayer(BodyEncoderLayer):
     """BART's encoder layer, with local attention (section 2.1)."""
 
     normalize_before = False
@@ -55,7 +54,7 @@ class TopDownTransformerBottomUpLayer(BartEncoderLayer):
         return after(self, self.final_layer_norm, hidden_states, feed_forward(self, hidden_states))
 
 
-class TopDownTransformerSegmentAttention(BartAttention):
+class TopDownTransformerSegmentAttention(BodyAttention):
     """Attention of tokens, or of the segments of a lower level, to the segments above. Source: equation 1."""
 
     def __init__(self, config: TopDownTransformerConfig):
@@ -127,7 +126,7 @@ class TopDownTransformerSegmentLevels(nn.ModuleList):
         top = len(config.pooling_windows) - 1
         super().__init__(
             nn.ModuleList(
-                BartEncoderLayer(config, layer_idx=i)
+                BodyEncoderLayer(config, layer_idx=i)
                 if level == top
                 else TopDownTransformerTopDownLayer(config, layer_idx=i, is_local=False)
                 for i in range(config.segment_layers)

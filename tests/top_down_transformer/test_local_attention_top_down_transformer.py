@@ -10,6 +10,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from hier_models import TopDownTransformerConfig
 from hier_models.models import local_attention as module
+from hier_models.models.attention_products import cpu_has, product_dtype
 from hier_models.models.local_attention import (
     TopDownTransformerLocalAttention,
     create_local_attention_mask,
@@ -149,16 +150,16 @@ def test_bfloat16_is_multiplied_where_the_cpu_can(capabilities, monkeypatch):
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities, raising=False)
     calls, flash = [], module.flash_attention
     monkeypatch.setattr(module, "flash_attention", lambda *states, **how: calls.append(1) or flash(*states, **how))
-    module._cpu_has.cache_clear()
+    cpu_has.cache_clear()
     try:
         native = torch.bfloat16 if capabilities.get("bf16") or capabilities.get("amx_bf16") else torch.float32
-        assert module._product_dtype(torch.bfloat16) == native
-        assert module._product_dtype(torch.float16) == torch.float32
-        assert module._product_dtype(torch.float64) == torch.float64
+        assert product_dtype(torch.bfloat16) == native
+        assert product_dtype(torch.float16) == torch.float32
+        assert product_dtype(torch.float64) == torch.float64
         test_keeps_to_the_precision_of_its_type(torch.bfloat16, 3e-2)
         assert bool(calls) == bool(capabilities.get("amx_bf16"))
     finally:
-        module._cpu_has.cache_clear()
+        cpu_has.cache_clear()
 
 
 def test_many_blocks_that_look_alike_go_in_several_calls():
