@@ -81,7 +81,7 @@ def lacks_memory(said: str) -> bool:
     return any(sign in said.lower() for sign in ("out of memory", "memoryerror", "allocate memory"))
 
 
-def _is_mistake(error: BaseException) -> bool:
+def is_mistake(error: BaseException) -> bool:
     """Tell a mistake of the user from a failure; a ValueError or TypeError is one if this package itself raised it."""
     if isinstance(error, MistakeError | FileNotFoundError | NotADirectoryError | IsADirectoryError | PermissionError):
         return True
@@ -115,7 +115,7 @@ def guarded(command: Callable[P, R]) -> Callable[P, R]:
 def _fail(error: Exception) -> NoReturn:
     if state.debug:
         say("".join(traceback.format_exception(error)))
-    if _is_mistake(error):
+    if is_mistake(error):
         # str of a KeyError or OSError is more readable with its file than its number.
         text = f"{error.strerror}: {error.filename}" if isinstance(error, OSError) and error.filename else str(error)
         say(f"Error: {text}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ..journal import Journal, digest
+from .cores import count_processes, on_cores
 from .documents import COMPRESSED, KINDS, PHRASES, Documents, open_documents
 from .errors import MistakeError, check_not_the_data, check_parent, mistakes, say, state
 from .loading import check_checkpoint, check_highlights, given_only, load_pipeline, making_of
@@ -133,17 +134,24 @@ def run_job(
             check(pipe, documents)
         if lines:
             state.when_interrupted = f"What is done is in {output}; the same command goes on from there."
+        results: Generator[Result, None, None]
         if ray is None:
             left = (document for document in documents if document["id"] not in done)
-            results = make_texts(pipe, left, making, batch_size, kind, seed)
+            work = partial(make_texts, pipe, making=making, batch_size=batch_size, kind=kind, seed=seed)
+            if (processes := count_processes(pipe, rest)) > 1:
+                least = batch_size if isinstance(batch_size, int) else 1
+                results = on_cores(work, left, total=rest, processes=processes, least=least)
+            else:
+                results = work(left)
         else:
             loading = (absolute(model), device, dtype, kind.task, importance_tagger and absolute(importance_tagger))
             load = partial(load_pipeline, *loading)
             on_gpus = None if device is None else device.startswith("cuda")
-            results = on_ray = make_on_ray(
+            results = make_on_ray(
                 documents, set(done), rest, load, batch_size, on_gpus, settings_of_call(making, kind)
             )
-            stack.callback(on_ray.close)  # before the cluster is left: Ray would connect again
+        # Before the cluster is left, to which Ray would connect again, and the file, which processes would keep.
+        stack.callback(results.close)
         counts = write_texts(results, total=rest, output=output, as_json=as_json or lines, making=making, kind=kind)
     _say_left_out(documents)
     return [*done.values(), *counts], len(digests)
@@ -208,7 +216,7 @@ def make_texts(
     batch_size: int | str,
     kind: Kind = SUMMARIES,
     seed: int | None = None,
-) -> Iterator[Result]:
+) -> Generator[Result, None, None]:
     """Run the pipeline over documents, in their order."""
     from transformers import set_seed
 

@@ -423,11 +423,13 @@ def test_the_disk_is_full(checkpoint: str, records: str, monkeypatch: pytest.Mon
 
 @pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
-def test_interrupted_with_ctrl_c(checkpoint: str, workplace: Path):
+@pytest.mark.parametrize("cores", [1, 2])
+def test_interrupted_with_ctrl_c(checkpoint: str, workplace: Path, cores: int):
     rows = "".join(json.dumps({"text": DOCUMENTS[i % 4]}) + "\n" for i in range(2000))
     Path("many.jsonl").write_text(rows)
     # A job in the background ignores the signal.
-    code = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n" + forks.COMMAND
+    code = f"import signal, torch\ntorch.set_num_threads({cores})\n"
+    code += "signal.signal(signal.SIGINT, signal.default_int_handler)\n" + forks.COMMAND
     process = forks.start(code, "summarize", "-m", checkpoint, "many.jsonl", "--output", "out.jsonl")
     deadline = time.monotonic() + 240
     while not (Path("out.jsonl").exists() and Path("out.jsonl").stat().st_size) and time.monotonic() < deadline:

@@ -1,0 +1,128 @@
+"""Jobs on the cores of this machine: a process for each, with the model that was loaded."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeVar
+
+from .errors import MistakeError, is_mistake
+
+
+Result = TypeVar("Result")
+Work = Callable[[Iterator[dict[str, Any]]], Iterator[Result]]
+
+LEAST_MEMORY = 2**30  # bytes that are to be free for a process, beside the weights
+AT_ONCE = 8  # documents that a process is given: so many each are lost when a job is stopped
+
+
+def count_processes(pipe: Any, documents: int) -> int:
+    """How many processes pay: one, unless a model runs on several cores.
+
+    A summarizer writes token by token, which several cores do hardly faster than one. The processes are forks, which
+    have the weights in common; on other systems than Linux forks are not safe.
+    """
+    import torch
+
+    device = getattr(pipe, "device", None)  # what only chooses sentences has none
+    if device is None or device.type != "cpu" or sys.platform != "linux":
+        return 1
+    for_each = max(LEAST_MEMORY, pipe.model.get_memory_footprint())
+    fitting: int = _free_memory() // for_each
+    return max(1, min(torch.get_num_threads(), documents, fitting))
+
+
+def _free_memory() -> int:
+    """Bytes that are free, or can be made so."""
+    lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
+
+
+def on_cores(
+    work: Work[Result], documents: Iterator[dict[str, Any]], *, total: int, processes: int, least: int = 1
+) -> Generator[Result, None, None]:
+    """Yield what `work` makes of documents, in their order, by so many processes, each with at least so many at once.
+
+    What is made before an error is yielded before it is raised.
+    """
+    size = max(least, min(AT_ONCE, -(-total // processes)))
+    waiting: deque[Future[tuple[list[Result], Exception | None]]] = deque()
+    forks = multiprocessing.get_context("fork")
+    failure: Exception | None = None
+    with ProcessPoolExecutor(processes, mp_context=forks, initializer=_begin, initargs=(work,)) as pool:
+        try:
+            while True:
+                while failure is None and len(waiting) < 2 * processes:
+                    part, failure = _read(documents, size)
+                    if not part:
+                        break
+                    waiting.append(pool.submit(_run, part))
+                if not waiting:
+                    break
+                results, error = waiting.popleft().result()
+                yield from results
+                if error is not None:
+                    raise error
+        except BrokenProcessPool as broken:
+            raise RuntimeError(
+                f"one of {processes} processes was killed, most likely for lack of memory: each reads documents of "
+                "its own. With OMP_NUM_THREADS=1 in the environment there is one"
+            ) from broken
+        except BaseException:
+            for fork in multiprocessing.active_children():
+                fork.terminate()
+            raise
+    if failure is not None:
+        raise failure
+
+
+def _read(documents: Iterator[dict[str, Any]], most: int) -> tuple[list[dict[str, Any]], Exception | None]:
+    """Read documents; what goes wrong is raised when those before it are done."""
+    part: list[dict[str, Any]] = []
+    try:
+        part.extend(islice(documents, most))
+    except Exception as error:
+        return part, error
+    return part, None
+
+
+_work: Work[Any] | None = None  # of this process, if it is one of the forks
+
+
+def _begin(work: Work[Any]) -> None:
+    """Make a fork ready: one thread of its own, and no longer there than its parent."""
+    import torch
+
+    global _work
+    _work = work
+    torch.set_num_threads(1)  # also because those of the parent are not there
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C comes to all; the parent says so
+
+    def follow() -> None:
+        if (parent := multiprocessing.parent_process()) is not None:
+            parent.join()
+        os._exit(1)
+
+    threading.Thread(target=follow, daemon=True).start()
+
+
+def _run(documents: list[dict[str, Any]]) -> tuple[list[Any], Exception | None]:
+    """Work, and say how far it came."""
+    assert _work is not None
+    made: list[Any] = []
+    try:
+        made.extend(_work(iter(documents)))  # as far as it comes
+    except Exception as error:
+        # Whose mistake it is shows in the traceback, which stays here.
+        return made, MistakeError(str(error)) if is_mistake(error) else error
+    return made, None
