@@ -8,9 +8,10 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["HF_EVALUATE_OFFLINE"] = "1"
 os.environ["HF_DATASETS_OFFLINE"] = "1"
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-# With a worker on every core, threads and compilers of their own would only be in each other's way.
+# Jobs run in this process, where tests count what they do, unless a test wants several.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+# With a worker on every core, compilers of their own would only be in each other's way.
 if "PYTEST_XDIST_WORKER" in os.environ:
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
 
 import gc

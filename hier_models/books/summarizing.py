@@ -5,6 +5,7 @@ import json
 import logging
 import os
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,6 +13,7 @@ import torch
 from tqdm.auto import tqdm
 
 from ..checkpoints import resolve_checkpoint
+from ..cores import count_processes, on_cores
 from ..journal import Journal, digest
 from ..pipelines.chunking_hier import pack, plain_sentences, smaller_parts
 from ..pipelines.summarization_hier import SummarizationPipeline
@@ -330,7 +332,10 @@ class _Job:
         if not numbers:
             return
         stream = (inputs[number] for number in numbers)
-        results = model.pipe(stream, batch_size=self.batch_size, truncation=False, **model.settings)
+        work: Any = partial(cast(Any, model.pipe), batch_size=self.batch_size, truncation=False, **model.settings)
+        results = work(stream)
+        if (processes := count_processes(model.pipe, len(missing))) > 1:
+            results = on_cores(work, stream, total=len(numbers), processes=processes, batch_size=self.batch_size)
         for number, result in zip(numbers, results, strict=True):
             node, summary = nodes[number], result[0]["summary_text"].strip()
             if node.id in self.done:

@@ -18,11 +18,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from transformers import BartConfig, BartForConditionalGeneration, pipeline
 
 from hier_models import HatBartForConditionalGeneration, HatBartProcessor
+from hier_models.cli import jobs
 from hier_models.cli.documents import Documents
 from hier_models.cli.jobs import alone
+from hier_models.cores import on_cores
 from hier_models.data import load_documents
 from hier_models.pipelines import batching_hier, int8_hier
 from hier_models.pipelines.sources_hier import format_sources
@@ -440,6 +443,38 @@ def test_interrupted_with_ctrl_c(checkpoint: str, workplace: Path, cores: int):
     assert "Traceback" not in errors
     assert "goes on from there" in errors
     assert all(json.loads(line)["summary"] is not None for line in Path("out.jsonl").read_text().splitlines())
+
+
+# Cores
+
+
+@pytest.fixture
+def two_threads():
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("options", [(), ("--batch-size", "2")])
+@pytest.mark.skipif(sys.platform != "linux", reason="forks")
+def test_all_cores_write_what_one_process_writes(checkpoint: str, options, two_threads, monkeypatch):
+    rows = [{"id": f"r{number}", "text": DOCUMENTS[number % len(DOCUMENTS)]} for number in range(7)]
+    data, asked = write_jsonl("many.jsonl", rows), []
+    monkeypatch.setattr(jobs, "on_cores", lambda *a, **how: asked.append(how["processes"]) or on_cores(*a, **how))
+    arguments = ["summarize", "-m", checkpoint, data, *options]
+    run(*arguments, "-o", "two.jsonl")
+    torch.set_num_threads(1)
+    run(*arguments, "-o", "one.jsonl")
+    assert asked == [2]
+    two, one = (jsonl(Path(name).read_text()) for name in ("two.jsonl", "one.jsonl"))
+    assert two == one
+
+
+def test_a_mistake_is_one_in_any_process(checkpoint: str, two_threads):
+    rows = [{"id": "good", "text": DOCUMENTS[0]}, {"id": "bad", "text": DOCUMENTS[1]}]
+    data = write_jsonl("many.jsonl", rows)
+    mistake("summarize", "-m", checkpoint, data, "-o", "o.jsonl", "--max-length", "100000", says="At most")
 
 
 # Files

@@ -1,19 +1,17 @@
 """A process for each core: the same texts, also when a document, a process or the job comes to grief."""
 
+import multiprocessing
 import os
 import signal
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
 
-from hier_models.cli import cores
-from hier_models.cli.cores import count_processes, on_cores
+from hier_models import cores
 from hier_models.cli.errors import MistakeError
-from tests.cli.commands import jsonl, mistake, run, write_jsonl
-from tests.conftest import DOCUMENTS
+from hier_models.cores import count_processes, on_cores
 
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks")
@@ -36,15 +34,23 @@ def two_threads():
     torch.set_num_threads(before)
 
 
-@pytest.mark.parametrize(("total", "least"), [(1, 1), (2, 1), (50, 1), (50, 20)])
-def test_all_are_done_in_their_order_by_several(total: int, least: int):
-    done = list(on_cores(with_process, numbered(total), total=total, processes=2, least=least))
+@pytest.mark.parametrize(("total", "batch_size"), [(1, 1), (2, 1), (50, 1), (50, 3), (50, 20)])
+def test_all_are_done_in_their_order_by_several(total: int, batch_size: int):
+    both = multiprocessing.get_context("fork").Barrier(min(2, total))
+    waited: list[bool] = []  # in each process
+
+    def work(documents):
+        if not waited:
+            both.wait(timeout=60)
+        waited.append(True)
+        yield from with_process(documents)
+
+    done = list(on_cores(work, numbered(total), total=total, processes=2, batch_size=batch_size))
     assert [identifier for identifier, _, _ in done] == [str(number) for number in range(total)]
-    assert os.getpid() not in {process for _, process, _ in done}
     assert {threads for _, _, threads in done} == {1}
-    sizes = [[process for _, process, _ in done].count(one) for one in {process for _, process, _ in done}]
-    assert len(sizes) == min(2, total) or total < 50  # of few, one process may take both
-    assert max(sizes) >= least or total < least
+    assert len({process for _, process, _ in done} - {os.getpid()}) == min(2, total)
+    batches = [done[start : start + batch_size] for start in range(0, total, batch_size)]
+    assert all(len({process for _, process, _ in batch}) == 1 for batch in batches)
 
 
 @pytest.mark.parametrize("error", [ValueError("a bad one"), MistakeError("a bad one"), OSError("a bad one")])
@@ -107,25 +113,3 @@ def test_how_many(two_threads, monkeypatch: pytest.MonkeyPatch):
 
 def test_free_memory_is_some():
     assert 2**20 < cores._free_memory() < 2**50
-
-
-@pytest.mark.parametrize("options", [(), ("--batch-size", "2")])
-def test_the_command_writes_what_one_process_writes(checkpoint: str, options, two_threads, monkeypatch):
-    rows = [{"id": f"r{number}", "text": DOCUMENTS[number % len(DOCUMENTS)]} for number in range(7)]
-    data, asked = write_jsonl("many.jsonl", rows), []
-    monkeypatch.setattr(
-        "hier_models.cli.jobs.on_cores", lambda *a, **how: asked.append(how["processes"]) or on_cores(*a, **how)
-    )
-    arguments = ["summarize", "-m", checkpoint, data, *options]
-    run(*arguments, "-o", "two.jsonl")
-    torch.set_num_threads(1)
-    run(*arguments, "-o", "one.jsonl")
-    assert asked == [2]
-    two, one = (jsonl(Path(name).read_text()) for name in ("two.jsonl", "one.jsonl"))
-    assert two == one
-
-
-def test_a_mistake_is_one_in_any_process(checkpoint: str, two_threads):
-    rows = [{"id": "good", "text": DOCUMENTS[0]}, {"id": "bad", "text": DOCUMENTS[1]}]
-    data = write_jsonl("many.jsonl", rows)
-    mistake("summarize", "-m", checkpoint, data, "-o", "o.jsonl", "--max-length", "100000", says="At most")

@@ -1,4 +1,4 @@
-"""Jobs on the cores of this machine: a process for each, with the model that was loaded."""
+"""Many documents on the cores of this machine: a process for each, with the model that was loaded."""
 
 from __future__ import annotations
 
@@ -15,14 +15,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
-from .errors import MistakeError, is_mistake
 
-
+Document = TypeVar("Document")
 Result = TypeVar("Result")
-Work = Callable[[Iterator[dict[str, Any]]], Iterator[Result]]
+Work = Callable[[Iterator[Document]], Iterator[Result]]
 
 LEAST_MEMORY = 2**30  # bytes that are to be free for a process, beside the weights
-AT_ONCE = 8  # documents that a process is given: so many each are lost when a job is stopped
+AT_ONCE = 8  # documents that a process is given, or a batch: so many each are lost when a job is stopped
 
 
 def count_processes(pipe: Any, documents: int) -> int:
@@ -48,13 +47,13 @@ def _free_memory() -> int:
 
 
 def on_cores(
-    work: Work[Result], documents: Iterator[dict[str, Any]], *, total: int, processes: int, least: int = 1
+    work: Work[Document, Result], documents: Iterator[Document], *, total: int, processes: int, batch_size: int = 1
 ) -> Generator[Result, None, None]:
-    """Yield what `work` makes of documents, in their order, by so many processes, each with at least so many at once.
+    """Yield what `work` makes of documents, in their order, by so many processes, each with whole batches.
 
     What is made before an error is yielded before it is raised.
     """
-    size = max(least, min(AT_ONCE, -(-total // processes)))
+    size = batch_size * max(1, min(AT_ONCE, -(-total // processes)) // batch_size)
     waiting: deque[Future[tuple[list[Result], Exception | None]]] = deque()
     forks = multiprocessing.get_context("fork")
     failure: Exception | None = None
@@ -85,9 +84,9 @@ def on_cores(
         raise failure
 
 
-def _read(documents: Iterator[dict[str, Any]], most: int) -> tuple[list[dict[str, Any]], Exception | None]:
+def _read(documents: Iterator[Document], most: int) -> tuple[list[Document], Exception | None]:
     """Read documents; what goes wrong is raised when those before it are done."""
-    part: list[dict[str, Any]] = []
+    part: list[Document] = []
     try:
         part.extend(islice(documents, most))
     except Exception as error:
@@ -95,10 +94,10 @@ def _read(documents: Iterator[dict[str, Any]], most: int) -> tuple[list[dict[str
     return part, None
 
 
-_work: Work[Any] | None = None  # of this process, if it is one of the forks
+_work: Work[Any, Any] | None = None  # of this process, if it is one of the forks
 
 
-def _begin(work: Work[Any]) -> None:
+def _begin(work: Work[Any, Any]) -> None:
     """Make a fork ready: one thread of its own, and no longer there than its parent."""
     import torch
 
@@ -116,13 +115,12 @@ def _begin(work: Work[Any]) -> None:
     threading.Thread(target=follow, daemon=True).start()
 
 
-def _run(documents: list[dict[str, Any]]) -> tuple[list[Any], Exception | None]:
+def _run(documents: list[Any]) -> tuple[list[Any], Exception | None]:
     """Work, and say how far it came."""
     assert _work is not None
     made: list[Any] = []
     try:
         made.extend(_work(iter(documents)))  # as far as it comes
     except Exception as error:
-        # Whose mistake it is shows in the traceback, which stays here.
-        return made, MistakeError(str(error)) if is_mistake(error) else error
+        return made, error
     return made, None
