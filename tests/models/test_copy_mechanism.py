@@ -53,6 +53,8 @@ def test_is_its_definition_forwards_and_backwards(name, target, how, monkeypatch
         mixed = mix(logits, gate, scores.softmax(-1), ids)
         results.append([mixed.detach(), *torch.autograd.grad((mixed * direction).sum(), (logits, gate, scores))])
     torch.testing.assert_close(*results, rtol=0, atol=1e-12)
+    with torch.no_grad():  # as a step of generation does it
+        torch.testing.assert_close(mix_log_probabilities(logits, gate, scores.softmax(-1), ids), results[1][0])
 
 
 @pytest.mark.parametrize("target", [1, 3])
