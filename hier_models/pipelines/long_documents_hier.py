@@ -4,7 +4,7 @@ import re
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Collection
-from itertools import accumulate, chain, pairwise
+from itertools import accumulate, chain, groupby, pairwise
 from typing import Any
 
 import torch
@@ -19,9 +19,11 @@ from .document_pipeline_hier import Example, as_text
 logger = logging.get_logger(__name__)  # of queries
 
 ENDS, CLOSING = (".", "!", "?", "…"), "\"'”’)] "  # of sentences
-LEAST_WORDS = 5  # of a whole sentence
+LEAST_WORDS = 5  # of a sentence that stands alone
+ENOUGH = 128  # tokens of sentences, to read nothing else
 LEAST_REPEATED = 5  # tokens of a sentence that a page has once
 _WORD = re.compile(r"\w+")
+_BREAK = re.compile(r"\n\s*\n")  # between paragraphs
 # How much a sentence has of what its neighbours have in common with a query: answers stand beside what is asked for.
 _NEARBY = (1 / 3, 1 / 2, 1.0, 1 / 2, 1 / 3)
 
@@ -63,56 +65,67 @@ def condense(
     """Keep of a document what there is room for, in its order and its structure.
 
     Half of the room is for the beginning, of each article alike; a dialogue's says no more than the rest of it. The
-    other half is for the sentences that are most like all others; in a text, not for items of lists, if there are
-    enough sentences. With a query, all of it is for those that are most like the query. What has no sentences is taken
-    apart at its spaces.
+    other half is for the sentences that are most like all others. In a text neither is for headings and items of
+    lists, which a model writes as if they were parts of sentences, if there are enough sentences. With a query, all of
+    it is for those that are most like the query. What has no sentences is taken apart at its spaces.
 
     Source: to extract first, and to write what the extract says: Liu et al. (2018), Generating Wikipedia by
     Summarizing Long Sequences, section 4.1.
     """
     contents = [value] if name == "text" else [item["content"] if name == "turns" else item for item in value]
-    sentences, numbers, sizes = [], [], []
+    sentences: list[str] = []
+    numbers, sizes, paragraphs = list[int](), list[int](), list[int]()
     for number, content in enumerate(contents):
         spans = [(0, len(content))] if name == "sentences" else sentence_spans(content, processor)
+        breaks = accumulate(_BREAK.search(content, end, start) is not None for (_, end), (start, _) in pairwise(spans))
         own = [content[start:end] for start, end in spans]
-        own = [
-            part
-            for text, size in zip(own, count(own), strict=True)
-            for part in ([text] if size <= room // 2 else _wrapped(text, max(1, len(text) * room // (4 * size))))
-        ]
-        sentences += own
-        numbers += [number] * len(own)
-        sizes += count(own)
+        for text, size, paragraph in zip(own, count(own), (0, *breaks), strict=bool(own)):
+            wide = size > room // 2
+            parts = _wrapped(text, max(1, len(text) * room // (4 * size))) if wide else [text]
+            sentences += parts
+            numbers += [number] * len(parts)
+            sizes += count(parts) if wide else [size]
+            paragraphs += [paragraph] * len(parts)
     articles = len(contents) if name == "documents" else 1
     each = 0 if name == "turns" or query else room // (2 * max(1, articles))
-    totals, begins = Counter[int](), set()
+    left_out, not_central = set[int](), set[int]()
+    if name == "text" and not query:
+        left_out, not_central = _no_sentences(sentences, sizes, paragraphs, room)
+    totals, begins = Counter[int](), list[int]()
     for place, (number, size) in enumerate(zip(numbers, sizes, strict=True)):
         article = number if name == "documents" else 0
-        totals[article] += size
-        if totals[article] <= each:
-            begins.add(place)
+        if place not in left_out:
+            totals[article] += size
+            if totals[article] <= each:
+                begins.append(place)
     room -= sum(sizes[place] for place in begins)
-    besides = begins
-    if name == "text" and not query:  # items of lists are no sentences, if there are enough of these
-        whole = {place for place, text in enumerate(sentences) if _is_whole(text)} - begins
-        if sum(sizes[place] for place in whole) >= room:
-            besides = set(range(len(sentences))) - whole
-    central = central_sentences(sentences, sizes, room, besides, query)
-    kept = [(numbers[place], sentences[place].strip()) for place in sorted(begins | set(central))]
+    central = central_sentences(sentences, sizes, room, not_central.union(begins), query)
+    kept = [(numbers[place], sentences[place].strip()) for place in sorted({*begins, *central})]
     if name == "text":
-        head = " ".join(sentences[place].strip() for place in sorted(begins))
-        return "\n".join(filter(None, [head, *(sentences[place].strip() for place in central)]))
+        head = [
+            " ".join(sentences[place].strip() for place in own)
+            for _, own in groupby(begins, key=lambda place: paragraphs[place])
+        ]
+        return "\n\n".join([*head, *(sentences[place].strip() for place in central)])
     texts = {number: " ".join(text for its, text in kept if its == number) for number in dict.fromkeys(dict(kept))}
     return [{**value[number], "content": text} if name == "turns" else text for number, text in texts.items()]
+
+
+def _no_sentences(
+    sentences: list[str], sizes: list[int], paragraphs: list[int], room: int
+) -> tuple[set[int], set[int]]:
+    """Places of headings and items of lists, and of what says too little; none if there is hardly anything else."""
+    ended = {place for place, text in enumerate(sentences) if text.rstrip(CLOSING).endswith((*ENDS, ":"))}
+    long = {place for place in ended if len(sentences[place].split()) >= LEAST_WORDS}
+    if sum(sizes[place] for place in long) < min(room, ENOUGH):
+        return set(), set()
+    together, all_places = Counter(paragraphs), set(range(len(sentences)))
+    return all_places - long - {place for place in ended if together[paragraphs[place]] > 1}, all_places - long
 
 
 def _wrapped(text: str, width: int) -> list[str]:
     # Of a longer word, textwrap copies all that is left for each line.
     return textwrap.wrap(re.sub(rf"(\S{{{width}}})(?=\S)", r"\1 ", text), width)
-
-
-def _is_whole(sentence: str) -> bool:
-    return sentence.rstrip(CLOSING).endswith(ENDS) and len(sentence.split()) >= LEAST_WORDS
 
 
 def shorten(name: str, value: Any, room: int, *how: Any, limit: int, length: Callable[[Any], int]) -> Any:

@@ -37,7 +37,7 @@ PARAGRAPHS = [
     f"visitors a day, and the harbour office wants more of them. Nobody knows why the {thing} has no door."
     for number, (place, thing) in enumerate(zip(PLACES, THINGS, strict=True))
 ]
-LONG = f"{FERRY} {' '.join(PARAGRAPHS)}"
+LONG = f"The island\n\n{FERRY} {' '.join(PARAGRAPHS[:5])}\n\nOther places:\n\n{' '.join(PARAGRAPHS[5:])}\n\n- tower\n\n- mill"
 AWKWARD = [
     "",
     "Ångström, naïve CAFÉ; ÇA VA? İstanbul ΑΣ ΣΑΣ straße ŁÓDŹ Dvořák",

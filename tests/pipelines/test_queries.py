@@ -227,7 +227,7 @@ def test_no_beginning_is_kept_for_a_question():
 
     sentences = ["One is first.", "Two is next.", "Bees fly home.", "Four is next.", "Rain falls."]
     assert condense("sentences", sentences, 6, count, query="bees") == sentences[1:3]
-    assert condense("text", " ".join(sentences), 6, count, query="bees") == "\n".join(sentences[1:3])
+    assert condense("text", " ".join(sentences), 6, count, query="bees") == "\n\n".join(sentences[1:3])
     turns = [{"role": "Ann", "content": text} for text in sentences]
     assert condense("turns", turns, 6, count, query="bees") == turns[1:3]
     assert condense("sentences", [], 3, count, query="bees") == []

@@ -131,16 +131,42 @@ export function sentences(text, abbreviations) {
 // A document that is too long: its beginning, and the sentences that are most like all others
 
 function condense(spans, text, room, count) {
-  const parts = spans.flatMap(([start, end]) => {
+  let paragraph = 0;
+  const parts = spans.flatMap(([start, end], n) => {
+    if (n && /\n\s*\n/.test(text.slice(spans[n - 1][1], start))) paragraph++;
     const sentence = text.slice(start, end), size = count(sentence);
-    return size <= room >> 1 ? [sentence] : wrap(sentence, Math.max(1, Math.floor(sentence.length * room / (4 * size))));
+    const pieces = size <= room >> 1 ? [sentence] : wrap(sentence, Math.max(1, Math.floor(sentence.length * room / (4 * size))));
+    return pieces.map((piece) => ({ text: piece.trim(), size: count(piece), paragraph }));
   });
-  const sizes = parts.map(count), begins = new Set();
-  let total = 0;
-  sizes.forEach((size, place) => { if ((total += size) <= room >> 1) begins.add(place); });
-  const left = room - [...begins].reduce((sum, place) => sum + sizes[place], 0);
-  const own = central(parts, sizes, left, begins);
-  return [[...begins].map((place) => parts[place].trim()).join(" "), ...own.map((place) => parts[place].trim())].filter(Boolean);
+  const { leftOut, notCentral } = noSentences(parts, room), begins = [];
+  let total = 0, left = room;
+  parts.forEach((part, place) => {
+    if (leftOut.has(place) || (total += part.size) > room >> 1) return;
+    begins.push(place);
+    left -= part.size;
+  });
+  const own = central(parts.map((part) => part.text), parts.map((part) => part.size), left, new Set([...notCentral, ...begins]));
+  let head = "";
+  begins.forEach((place, n) => {
+    head += (n ? (parts[begins[n - 1]].paragraph === parts[place].paragraph ? " " : "\n\n") : "") + parts[place].text;
+  });
+  return [head, ...own.map((place) => parts[place].text)].filter(Boolean);
+}
+
+// Of a sentence that stands alone, words; and tokens of sentences, to read nothing else.
+const LEAST_WORDS = 5, ENOUGH = 128;
+
+/** Headings and items of lists, and what says too little; none if there is hardly anything else. */
+function noSentences(parts, room) {
+  const places = [...parts.keys()], together = new Map();
+  for (const { paragraph } of parts) together.set(paragraph, (together.get(paragraph) ?? 0) + 1);
+  const ended = (place) => /[.!?…:]["'”’)\] ]*$/u.test(parts[place].text);
+  const long = (place) => ended(place) && parts[place].text.split(/\s+/).length >= LEAST_WORDS;
+  const size = places.filter(long).reduce((sum, place) => sum + parts[place].size, 0);
+  if (size < Math.min(room, ENOUGH)) return { leftOut: new Set(), notCentral: new Set() };
+  const others = places.filter((place) => !long(place));
+  const alone = (place) => !ended(place) || together.get(parts[place].paragraph) === 1;
+  return { leftOut: new Set(others.filter(alone)), notCentral: new Set(others) };
 }
 
 /** Lines of at most so many characters, broken at spaces where there are any. */
@@ -443,7 +469,7 @@ export class Summarizer {
   }
 
   /** What says the most of a text, for so many tokens. */
-  condensed(text, room) { return condense(this.sentences(text), text, room, this.size).join("\n"); }
+  condensed(text, room) { return condense(this.sentences(text), text, room, this.size).join("\n\n"); }
 
   /** What is read of a text, which has so many tokens: as one, or in parts for the paragraphs of a page. */
   read(text, tokens, isPage) {
