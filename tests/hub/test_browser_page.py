@@ -37,7 +37,16 @@ PARAGRAPHS = [
     f"visitors a day, and the harbour office wants more of them. Nobody knows why the {thing} has no door."
     for number, (place, thing) in enumerate(zip(PLACES, THINGS, strict=True))
 ]
-LONG = f"The island\n\n{FERRY} {' '.join(PARAGRAPHS[:5])}\n\nOther places:\n\n{' '.join(PARAGRAPHS[5:])}\n\n- tower\n\n- mill"
+LONG = "\n\n".join(
+    [
+        "The island",
+        f"{FERRY} {' '.join(PARAGRAPHS[:5])}",
+        "Other places:",
+        " ".join(PARAGRAPHS[5:]),
+        "- tower",
+        "- mill",
+    ]
+)
 AWKWARD = [
     "",
     "Ångström, naïve CAFÉ; ÇA VA? İstanbul ΑΣ ΣΑΣ straße ŁÓDŹ Dvořák",
