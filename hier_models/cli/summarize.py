@@ -114,12 +114,12 @@ def summarize(
             say(f"{what}: {number}.")
     if without := sum(count.get("without_phrases", 0) for count in counts):
         say(f"Nothing is highlighted in {without} of {documents} documents: no key phrases.")
-    omitted = ("the model takes", "the rest; --cut cuts at the end instead")
-    than, like = omitted if query is None else ("what is read for a query", "it")
+    omitted = "headings, lists and what is least like the rest; --cut cuts at the end instead"
+    omitted = omitted if query is None else "what is least like the query"
     for name, what in (
-        ("num_omitted_tokens", f"{than}: {{}} left out, those least like {like}"),
-        ("num_truncated_tokens", "the model takes: {} cut at the end"),
+        ("num_omitted_tokens", f"not read whole: {{}} left out, {omitted}"),
+        ("num_truncated_tokens", "longer than the model takes: {} cut at the end"),
     ):
         if found := [count[name] for count in counts if count.get(name)]:
             which = f"{len(found)} of {documents} documents were" if documents > 1 else "The document was"
-            say(f"{which} longer than {what.format(tokens_were(sum(found)))}.")
+            say(f"{which} {what.format(tokens_were(sum(found)))}.")

@@ -14,7 +14,7 @@ from transformers.models.whisper.tokenization_whisper import LANGUAGES
 
 from ..pipelines.document_pipeline_hier import as_text
 from ..pipelines.importance_tagger_hier import ImportanceTagger, Span
-from ..pipelines.long_documents_hier import is_about, shorten, sizes_of, with_query
+from ..pipelines.long_documents_hier import is_about, only_sentences, shorten, sizes_of, with_query
 from .cache_fingerprint import Versioned
 from .columns import KINDS, QUERY, Kind
 from .importance import check_importance_language, oracle_spans
@@ -137,10 +137,13 @@ class _Tokenization:
             return self._length(kind, asked(kind, source))
 
         limit, kind = self.max_source_length, self.kind
-        if self.long_documents == "cut" or limit is None or (tokens := length(source)) <= limit:
+        if self.long_documents == "cut" or limit is None:
             return asked(kind, source), 0
+        tokens, sizes = length(source), partial(sizes_of, plain_tokenizer(self.processor))
+        if tokens <= limit:
+            read = only_sentences(source, sizes, self.processor) if kind == "text" and not query else source
+            return asked(kind, read), 0 if read is source else tokens - length(read)
         wanted = query if query and is_about(query, plain_text(kind, source)) else None
-        sizes = partial(sizes_of, plain_tokenizer(self.processor))
         how = (max(1, limit - length("", "text")), sizes, self.processor, wanted)
         read = shorten(kind, source, *how, limit=limit, length=length)
         return asked(kind, read), tokens - length(read)
@@ -297,7 +300,8 @@ def tokenize_documents(
             whose lemma is in its summary weigh 1, the others 0), or an importance tagger; None for no weights. A
             document without an important token gets equal weights, and is counted.
         long_documents: "cut" takes the end off what is longer than `max_source_length`; "condense" keeps its beginning
-            and the sentences that are most like all others, or like its query, as `pipeline("summarization")` does.
+            and the sentences that are most like all others, or like its query, and of any text no headings and lists,
+            if it has enough sentences, as `pipeline("summarization")` does.
         num_proc: Processes to use; None for one. A streamed dataset ignores it: the data loader's workers do the work.
             A tagger needs it no more than any model.
         report: Is given the counts, if passed.

@@ -104,6 +104,7 @@ def _settings(model: Any, processor: Any) -> dict[str, Any]:
         "paragraphs": own.get("paragraphs", 1) if lengths else 1,
         "part": PART,
         "least_repeated": LEAST_REPEATED,
+        "only_sentences": own.get("long_documents") == "condense",
         "faithful": bool(own.get("faithful")),
         "common_words": sorted(own.get("common_words") or COMMON_WORDS),
         "abbreviations": sorted(abbreviations(processor.language)),

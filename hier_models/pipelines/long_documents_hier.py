@@ -3,7 +3,7 @@
 import re
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from itertools import accumulate, chain, groupby, pairwise
 from typing import Any
 
@@ -35,7 +35,8 @@ def tokens_of(example: Example) -> int:
 
 def sizes_of(tokenizer: Any, texts: list[str]) -> list[int]:
     """Tokens of each text, with what is between them."""
-    encoded = tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"] if texts else []
+    readable = [text.encode("utf-8", "replace").decode("utf-8") for text in texts]  # without halves of characters
+    encoded = tokenizer(readable, add_special_tokens=False, verbose=False)["input_ids"] if texts else []
     return [len(ids) + 1 for ids in encoded]
 
 
@@ -77,9 +78,8 @@ def condense(
     numbers, sizes, paragraphs = list[int](), list[int](), list[int]()
     for number, content in enumerate(contents):
         spans = [(0, len(content))] if name == "sentences" else sentence_spans(content, processor)
-        breaks = accumulate(_BREAK.search(content, end, start) is not None for (_, end), (start, _) in pairwise(spans))
         own = [content[start:end] for start, end in spans]
-        for text, size, paragraph in zip(own, count(own), (0, *breaks), strict=bool(own)):
+        for text, size, paragraph in zip(own, count(own), _paragraphs(content, spans), strict=bool(own)):
             wide = size > room // 2
             parts = _wrapped(text, max(1, len(text) * room // (4 * size))) if wide else [text]
             sentences += parts
@@ -90,7 +90,7 @@ def condense(
     each = 0 if name == "turns" or query else room // (2 * max(1, articles))
     left_out, not_central = set[int](), set[int]()
     if name == "text" and not query:
-        left_out, not_central = _no_sentences(sentences, sizes, paragraphs, room)
+        left_out, not_central = _no_sentences(sentences, sizes)
     totals, begins = Counter[int](), list[int]()
     for place, (number, size) in enumerate(zip(numbers, sizes, strict=True)):
         article = number if name == "documents" else 0
@@ -102,25 +102,44 @@ def condense(
     central = central_sentences(sentences, sizes, room, not_central.union(begins), query)
     kept = [(numbers[place], sentences[place].strip()) for place in sorted({*begins, *central})]
     if name == "text":
-        head = [
-            " ".join(sentences[place].strip() for place in own)
-            for _, own in groupby(begins, key=lambda place: paragraphs[place])
-        ]
+        head = _joined(begins, sentences, paragraphs)
         return "\n\n".join([*head, *(sentences[place].strip() for place in central)])
     texts = {number: " ".join(text for its, text in kept if its == number) for number in dict.fromkeys(dict(kept))}
     return [{**value[number], "content": text} if name == "turns" else text for number, text in texts.items()]
 
 
-def _no_sentences(
-    sentences: list[str], sizes: list[int], paragraphs: list[int], room: int
-) -> tuple[set[int], set[int]]:
+def only_sentences(text: str, count: Callable[[list[str]], list[int]], processor: Any = None) -> str:
+    """Leave headings and items of lists out of a text, if there are enough sentences beside them."""
+    spans = sentence_spans(text, processor)
+    sentences = [text[start:end] for start, end in spans]
+    left_out, _ = _no_sentences(sentences, count(sentences))
+    if not left_out:
+        return text
+    paragraphs = _paragraphs(text, spans)
+    kept = (place for place in range(len(sentences)) if place not in left_out)
+    return "\n\n".join(_joined(kept, sentences, paragraphs))
+
+
+def _no_sentences(sentences: list[str], sizes: list[int]) -> tuple[set[int], set[int]]:
     """Places of headings and items of lists, and of what says too little; none if there is hardly anything else."""
-    ended = {place for place, text in enumerate(sentences) if text.rstrip(CLOSING).endswith((*ENDS, ":"))}
-    long = {place for place in ended if len(sentences[place].split()) >= LEAST_WORDS}
-    if sum(sizes[place] for place in long) < min(room, ENOUGH):
+    places, said = set(range(len(sentences))), [text.rstrip(CLOSING) for text in sentences]
+    long = {place for place in places if len(sentences[place].split()) >= LEAST_WORDS}
+    ended = {place for place in places if said[place].endswith((*ENDS, ":") if place in long else ENDS)}
+    if sum(sizes[place] for place in ended & long) < min(ENOUGH, sum(sizes) / 2):
         return set(), set()
-    together, all_places = Counter(paragraphs), set(range(len(sentences)))
-    return all_places - long - {place for place in ended if together[paragraphs[place]] > 1}, all_places - long
+    return places - ended, places - (ended & long)
+
+
+def _paragraphs(text: str, spans: list[tuple[int, int]]) -> list[int]:
+    """The number of each sentence's paragraph."""
+    breaks = (_BREAK.search(text, end, start) is not None for (_, end), (start, _) in pairwise(spans))
+    return list(accumulate(breaks, initial=0))
+
+
+def _joined(places: Iterable[int], sentences: list[str], paragraphs: list[int]) -> list[str]:
+    """Paragraphs of sentences."""
+    groups = groupby(places, key=lambda place: paragraphs[place])
+    return [" ".join(sentences[place].strip() for place in own) for _, own in groups]
 
 
 def _wrapped(text: str, width: int) -> list[str]:

@@ -24,6 +24,7 @@ from .long_documents_hier import (
     ENDS,
     condense,
     is_about,
+    only_sentences,
     page_of,
     parts_of,
     shorten,
@@ -49,7 +50,9 @@ class SummarizationPipeline(SummaryRules):
 
     Of a document longer than the model can take, the beginning is read (of dialogues, none), and the sentences that
     are most like all others, in their order and their structure. With `truncation=True` it is cut at the end. A
-    warning says so once.
+    warning says so once. Headings and lists are left out of what is read, if there are enough sentences; of texts that
+    are not too long where the checkpoint says so, as `mini` does (`task_specific_params = {"summarization":
+    {"long_documents": "condense"}}`), which writes them as if they were parts of sentences.
 
     With a `query`, the sentences are read that are most like it, of every document, so that its summary is about what
     is asked for. Models that were trained so (`query_column` in a recipe; `reads_query` in their config's
@@ -260,6 +263,10 @@ class SummarizationPipeline(SummaryRules):
         whole = example
         if condenses and limit is not None and tokens_of(example) > limit:
             example = self._condensed(name, value, example, limit, wanted, question)
+        elif (
+            condenses and query is None and name == "text" and self._task_params().get("long_documents") == "condense"
+        ):
+            example = self._without_lists(value, example, limit)
         if condenses and paragraphs > 1:
             parts = [example] if query else self._parts(name, value, tokens_of(whole), paragraphs, limit)
             example.notes |= {"parts": parts, "paragraphs": paragraphs}
@@ -340,6 +347,15 @@ class SummarizationPipeline(SummaryRules):
         whole.counts["num_omitted_tokens"] = tokens - tokens_of(whole)
         return whole
 
+    def _without_lists(self, text: str, whole: Example, limit: int | None) -> Example:
+        """Read the sentences of a text, and no headings or lists, as of longer ones."""
+        read = only_sentences(text, self._sizes, self.processor)
+        if read == text:
+            return whole
+        example = self._encoded("text", read, limit)
+        example.counts["num_omitted_tokens"] = tokens_of(whole) - tokens_of(example)
+        return example
+
     def _sizes(self, texts: list[str]) -> list[int]:
         return sizes_of(self.tokenizer, texts)
 
@@ -349,6 +365,8 @@ class SummarizationPipeline(SummaryRules):
         room = number * min(PART, limit or PART)
         if tokens > room:
             value = condense(name, value, room, self._sizes, self.processor)
+        elif name == "text":
+            value = only_sentences(value, self._sizes, self.processor)
         parts = [
             self._encoded(name, part, limit) for part in parts_of(name, value, number, self._sizes, self.processor)
         ]

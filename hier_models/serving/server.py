@@ -115,7 +115,9 @@ class Summary(BaseModel):
 
     summary: str
     num_truncated_tokens: int = Field(description="Tokens of the document that were cut; 0: it was read whole.")
-    num_omitted_tokens: int | None = Field(None, description="Tokens of a long document that were not read.")
+    num_omitted_tokens: int | None = Field(
+        None, description="Tokens of the document that were left out of what is read."
+    )
     sources: list[Sentence] | None = None
     document: str | None = Field(None, description="With `sources`: the text that they stand in.")
     heatmap: str | None = None

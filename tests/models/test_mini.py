@@ -105,6 +105,39 @@ def test_a_paragraph_is_not_longer_than_its_text(summarize):
     assert summarize([text, FERRY], batch_size=2)[0]["summary_text"] in text
 
 
+MAIL = """Subject: Office move
+
+Hi all,
+
+The move to the new office takes place on Friday 12 March. Please pack your desks by Thursday noon; boxes are at \
+reception.
+
+What to label
+
+- Your name
+- The new room
+
+What not to pack
+
+- Plants
+- Monitors (IT moves them)
+
+The phones work again on Monday from 10 o'clock. Parking is behind the building, and the first floor has the canteen. \
+If you have questions, ask Maria in room 214.
+
+Best regards,
+Tom"""
+
+
+def test_headings_and_lists_are_no_parts_of_sentences(summarize):
+    record = summarize(MAIL, return_truncation=True)[0]
+    assert record["num_omitted_tokens"] > 10
+    sentences = re.split(r"(?<=\.) ", record["summary_text"])
+    assert len(sentences) >= 2
+    assert all(sentence in MAIL for sentence in sentences[:2])
+    assert not words(record["summary_text"]) & {"subject", "label", "plants", "monitors", "regards"}
+
+
 def test_a_text_in_another_language_is_said(caplog):
     summarize = pipeline("summarization", device="cpu")
     german = (

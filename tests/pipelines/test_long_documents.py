@@ -11,7 +11,7 @@ import torch
 from transformers import pipeline
 
 import hier_models
-from hier_models.pipelines.long_documents_hier import central_sentences, condense, page_of, parts_of
+from hier_models.pipelines.long_documents_hier import central_sentences, condense, only_sentences, page_of, parts_of
 from tests.conftest import DOCUMENTS, TURNS
 
 
@@ -172,16 +172,31 @@ def test_items_of_lists_are_not_central() -> None:
     assert few.count("harbour") > 4  # the most of the document
 
 
-def test_headings_are_not_read_as_parts_of_sentences():
+def test_headings_are_not_read_as_parts_of_sentences(summarize, read):
     long = [f"On day {number} the people of the village waited for the boats." for number in range(30)]
-    text = "\n\n".join(["The ferry", "Of the village.", f"It rained. {long[0]}", "Boats:", *long[1:]])
-    words = lambda texts: [len(one.split()) for one in texts]  # noqa: E731
-    read = condense("text", text, 150, words).split("\n\n")
-    assert read[:2] == [f"It rained. {long[0]}", long[1]]
-    few = condense("text", "\n\n".join(["The ferry", *long[:3], "The boats", *long[:3]]), 30, words)
-    assert few.split("\n\n")[0] == long[0]
-    none = condense("text", "\n\n".join(["The ferry", long[0], *["The boats are many"] * 30]), 30, words)
-    assert none.split("\n\n")[:2] == ["The ferry", long[0]]
+    text = "\n\n".join(["The ferry", f"It rained. {long[0]}", "Boats:", "- red\n\n- blue", *long[1:]])
+    first, second, *_ = condense("text", text, 150, count).split("\n\n")
+    assert (first, second) == (f"It rained. {long[0]}", long[1])
+    lists = "\n\n".join(["The ferry", long[0], *["The boats are many"] * 30])  # hardly a sentence
+    assert condense("text", lists, 30, count).split("\n\n")[:2] == ["The ferry", long[0]]
+    assert only_sentences(lists, count) == lists
+    short = f"The ferry\n\n{long[0]}\n{long[1]}\n\n- red\n\n- blue\n\nIt rained."
+    kept = f"{long[0]} {long[1]}\n\nIt rained."
+    assert only_sentences(short, count) == kept
+    assert only_sentences(kept, count) == kept
+    record = summarize(short, return_truncation=True, **LENGTH)[0]
+    assert "num_omitted_tokens" not in record  # other models read all that they can
+    summarize.model.config.task_specific_params = {"summarization": {"long_documents": "condense"}}
+    omitted = summarize(short, return_truncation=True, **LENGTH)[0]
+    assert read[-1] == ("text", kept)
+    tokens = summarize.count_tokens(short) - summarize.count_tokens(kept)
+    assert omitted["num_omitted_tokens"] == tokens > 0
+    assert "num_omitted_tokens" not in summarize(short, return_truncation=True, truncation=True, **LENGTH)[0]
+
+
+@pytest.mark.parametrize("text", ["", "word", "a\n\nb", "!?", "Bees fly."])
+def test_of_what_has_no_sentences_all_is_read(text):
+    assert only_sentences(text, count) == text
 
 
 def test_central_sentences_are_those_like_all_others():

@@ -131,14 +131,12 @@ export function sentences(text, abbreviations) {
 // A document that is too long: its beginning, and the sentences that are most like all others
 
 function condense(spans, text, room, count) {
-  let paragraph = 0;
-  const parts = spans.flatMap(([start, end], n) => {
-    if (n && /\n\s*\n/.test(text.slice(spans[n - 1][1], start))) paragraph++;
-    const sentence = text.slice(start, end), size = count(sentence);
-    const pieces = size <= room >> 1 ? [sentence] : wrap(sentence, Math.max(1, Math.floor(sentence.length * room / (4 * size))));
-    return pieces.map((piece) => ({ text: piece.trim(), size: count(piece), paragraph }));
-  });
-  const { leftOut, notCentral } = noSentences(parts, room), begins = [];
+  const cut = (sentence) => {
+    const size = count(sentence);
+    return size <= room >> 1 ? [sentence] : wrap(sentence, Math.max(1, Math.floor(sentence.length * room / (4 * size))));
+  };
+  const parts = inParagraphs(spans, text, cut, count);
+  const { leftOut, notCentral } = noSentences(parts), begins = [];
   let total = 0, left = room;
   parts.forEach((part, place) => {
     if (leftOut.has(place) || (total += part.size) > room >> 1) return;
@@ -146,27 +144,41 @@ function condense(spans, text, room, count) {
     left -= part.size;
   });
   const own = central(parts.map((part) => part.text), parts.map((part) => part.size), left, new Set([...notCentral, ...begins]));
-  let head = "";
-  begins.forEach((place, n) => {
-    head += (n ? (parts[begins[n - 1]].paragraph === parts[place].paragraph ? " " : "\n\n") : "") + parts[place].text;
-  });
-  return [head, ...own.map((place) => parts[place].text)].filter(Boolean);
+  return [joined(begins.map((place) => parts[place])), ...own.map((place) => parts[place].text)].filter(Boolean);
 }
 
 // Of a sentence that stands alone, words; and tokens of sentences, to read nothing else.
 const LEAST_WORDS = 5, ENOUGH = 128;
 
 /** Headings and items of lists, and what says too little; none if there is hardly anything else. */
-function noSentences(parts, room) {
-  const places = [...parts.keys()], together = new Map();
-  for (const { paragraph } of parts) together.set(paragraph, (together.get(paragraph) ?? 0) + 1);
-  const ended = (place) => /[.!?…:]["'”’)\] ]*$/u.test(parts[place].text);
-  const long = (place) => ended(place) && parts[place].text.split(/\s+/).length >= LEAST_WORDS;
-  const size = places.filter(long).reduce((sum, place) => sum + parts[place].size, 0);
-  if (size < Math.min(room, ENOUGH)) return { leftOut: new Set(), notCentral: new Set() };
-  const others = places.filter((place) => !long(place));
-  const alone = (place) => !ended(place) || together.get(parts[place].paragraph) === 1;
-  return { leftOut: new Set(others.filter(alone)), notCentral: new Set(others) };
+function noSentences(parts) {
+  const places = [...parts.keys()];
+  const isLong = (place) => parts[place].text.split(/\s+/).length >= LEAST_WORDS;
+  const isEnded = (place) => (isLong(place) ? /[.!?…:]["'”’)\] ]*$/u : /[.!?…]["'”’)\] ]*$/u).test(parts[place].text);
+  const sum = (own) => own.reduce((total, place) => total + parts[place].size, 0);
+  const ended = places.filter(isEnded), whole = new Set(ended.filter(isLong));
+  if (sum([...whole]) < Math.min(ENOUGH, sum(places) / 2)) return { leftOut: new Set(), notCentral: new Set() };
+  return { leftOut: new Set(places.filter((place) => !isEnded(place))), notCentral: new Set(places.filter((place) => !whole.has(place))) };
+}
+
+/** A text without headings and items of lists, if there are enough sentences beside them. */
+function onlySentences(spans, text, count) {
+  const parts = inParagraphs(spans, text, (sentence) => [sentence], count), { leftOut } = noSentences(parts);
+  return leftOut.size ? joined(parts.filter((_, place) => !leftOut.has(place))) : text;
+}
+
+/** What sentences are cut into, with its size and the number of its paragraph. */
+function inParagraphs(spans, text, cut, count) {
+  let paragraph = 0;
+  return spans.flatMap(([start, end], n) => {
+    if (n && /\n\s*\n/.test(text.slice(spans[n - 1][1], start))) paragraph++;
+    return cut(text.slice(start, end)).map((piece) => ({ text: piece.trim(), size: count(piece), paragraph }));
+  });
+}
+
+/** Sentences as one text, with their paragraphs. */
+function joined(parts) {
+  return parts.map((part, n) => (n ? (parts[n - 1].paragraph === part.paragraph ? " " : "\n\n") : "") + part.text).join("");
 }
 
 /** Lines of at most so many characters, broken at spaces where there are any. */
@@ -471,14 +483,17 @@ export class Summarizer {
   /** What says the most of a text, for so many tokens. */
   condensed(text, room) { return condense(this.sentences(text), text, room, this.size).join("\n\n"); }
 
+  /** A text without headings and lists. */
+  prose(text) { return onlySentences(this.sentences(text), text, this.size); }
+
   /** What is read of a text, which has so many tokens: as one, or in parts for the paragraphs of a page. */
   read(text, tokens, isPage) {
     const { max_source_length: limit, part, paragraphs } = this.settings;
     if (isPage) {
       const number = Math.min(paragraphs, Math.ceil(tokens / part)), room = number * Math.min(part, limit);
-      return { room, parts: partsOf(this.sentences, tokens > room ? this.condensed(text, room) : text, number, this.size) };
+      return { room, parts: partsOf(this.sentences, tokens > room ? this.condensed(text, room) : this.prose(text), number, this.size) };
     }
-    let whole = text;
+    let whole = tokens <= limit && this.settings.only_sentences ? this.prose(text) : text;
     for (let size = tokens, room = limit - 2; size > limit && room > 0; room = Math.min(room - 1, Math.floor(room * limit / size))) {
       whole = this.condensed(text, room);
       size = this.framed(whole).length;
