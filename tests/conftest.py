@@ -88,6 +88,15 @@ def library_settings() -> Iterator[None]:
 
 
 @pytest.fixture
+def two_threads() -> Iterator[None]:
+    """Jobs run on two cores, in forks."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
 def fresh_compiler() -> None:
     """torch's compiler anew; after some variants of a function, as of Transformers' wrappers, it silently gives up."""
     torch.compiler.reset()

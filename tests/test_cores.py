@@ -26,14 +26,6 @@ def with_process(documents):
         yield document["id"], os.getpid(), torch.get_num_threads()
 
 
-@pytest.fixture
-def two_threads():
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.mark.parametrize(("total", "batch_size"), [(1, 1), (2, 1), (50, 1), (50, 3), (50, 20)])
 def test_all_are_done_in_their_order_by_several(total: int, batch_size: int):
     both = multiprocessing.get_context("fork").Barrier(min(2, total))

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from ..checkpoints import MINI_NAME, resolve_checkpoint
+from ..cores import count_processes, on_cores
 from ..families import FAMILIES
 from . import loading, options
 from .documents import QUERY
@@ -196,7 +197,9 @@ def _as_summarize_does(pipe: Any, settings: dict[str, Any], documents: Any) -> l
 
     kind = source_kind(documents.column_names)
     asked = ({name: row[name] for name in (kind, QUERY) if name in row} for row in documents)
-    results = pipe(asked, batch_size="auto", **settings)
+    write, total = partial(pipe, batch_size="auto", **settings), len(documents)
+    processes = count_processes(pipe, total)
+    results = write(asked) if processes == 1 else on_cores(write, asked, total=total, processes=processes)
     return [result[0]["summary_text"] for result in tqdm(results, "Summarizing", len(documents), disable=None)]
 
 
@@ -240,7 +243,7 @@ def _say_what_was_cut(results: dict[str, Any], report: Any) -> None:
             say(f"{cut[name]:,} {what}.")
     if cut["truncated_documents"]:
         which = f"{cut['truncated_documents']} of {results['documents']} documents were"
-        say(f"{which} longer than the model takes: {tokens_were(cut['truncated_tokens'])} cut at the end.")
+        say(f"{which} not read whole: {tokens_were(cut['truncated_tokens'])} left out.")
 
 
 def _evaluate_encoder(model: str, data: str, device: str | None, dtype: Dtype, **settings: Any) -> None:

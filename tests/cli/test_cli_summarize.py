@@ -448,14 +448,6 @@ def test_interrupted_with_ctrl_c(checkpoint: str, workplace: Path, cores: int):
 # Cores
 
 
-@pytest.fixture
-def two_threads():
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.mark.parametrize("options", [(), ("--batch-size", "2")])
 @pytest.mark.skipif(sys.platform != "linux", reason="forks")
 def test_all_cores_write_what_one_process_writes(checkpoint: str, options, two_threads, monkeypatch):
