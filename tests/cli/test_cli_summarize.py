@@ -325,7 +325,7 @@ def test_a_job_writes_over_no_data(checkpoint: str, records: str, command: str):
 
 def test_cut_documents_of_an_earlier_run_are_counted(checkpoint: str, records: str):
     arguments = ["summarize", "-m", checkpoint, records, "--output", "out.jsonl", "--max-source-length", "10"]
-    cut = next(line for line in run(*arguments).stderr.splitlines() if "longer than" in line)
+    cut = next(line for line in run(*arguments).stderr.splitlines() if "not read whole" in line)
     lines = Path("out.jsonl").read_text().splitlines(keepends=True)
     Path("out.jsonl").write_text("".join(lines[:3]))
     assert cut in run(*arguments).stderr
