@@ -403,7 +403,7 @@ class BodyEncoderLayer(BartEncoderLayer):
 
     def __init__(self, config: PreTrainedConfig, layer_idx: int | None = None):
         super().__init__(config, layer_idx=layer_idx)
-        self.self_attn = BodyAttention(**attention_sizes(config, "encoder", layer_idx))
+        self.self_attn.__class__ = BodyAttention  # another one would draw other random weights than BART's
 
 
 def keys_and_values(

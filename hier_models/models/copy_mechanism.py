@@ -66,9 +66,9 @@ class CopyDecoderLayer(BartDecoderLayer):
         super().__init__(config, layer_idx=layer_idx)
         self.normalize_before = getattr(config, "normalize_before", False)
         self.copies = config.use_copy and layer_idx == config.decoder_layers - 1
-        sizes = attention_sizes(config, "decoder", layer_idx)
-        self.self_attn = BodyAttention(**sizes, is_causal=True)
-        self.encoder_attn = CopyAttention(config, layer_idx) if self.copies else BodyAttention(**sizes)
+        self.self_attn.__class__ = self.encoder_attn.__class__ = BodyAttention  # with BART's random weights
+        if self.copies:
+            self.encoder_attn = CopyAttention(config, layer_idx)
 
     def forward(
         self,
