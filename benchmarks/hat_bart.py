@@ -68,9 +68,9 @@ MODELS = ("BART", "HAT-BART")
 HEADER = ("", "dtype", "BART", "HAT-BART", "ratio", "aim: at most")
 
 
-def make_model(name: str, size: str = "base") -> PreTrainedModel:
+def make_model(name: str, size: str = "base", attention_dropout: float = 0.0) -> PreTrainedModel:
     torch.manual_seed(0)
-    shape = SHAPE if size == "base" else mini_shape()
+    shape = {**(SHAPE if size == "base" else mini_shape()), "attention_dropout": attention_dropout}
     if name == "BART":
         return BartForConditionalGeneration(BartConfig(**shape)).to(DEVICE)
     config = HatBartConfig(**shape) if size == "base" else HatBartConfig.from_pretrained(hier_models.MINI)
@@ -116,8 +116,8 @@ def make_batch(
     return {name: tensor.to(DEVICE) for name, tensor in batch.items()}
 
 
-def make_training_step(name: str, dtype: torch.dtype) -> Run:
-    return training_step(make_model(name), make_batch(), dtype)
+def make_training_step(name: str, dtype: torch.dtype, attention_dropout: float = 0.0) -> Run:
+    return training_step(make_model(name, attention_dropout=attention_dropout), make_batch(), dtype)
 
 
 def make_generation(name: str, dtype: torch.dtype, num_beams: int, new_tokens: int) -> Run:
@@ -130,10 +130,12 @@ def make_generation(name: str, dtype: torch.dtype, num_beams: int, new_tokens: i
 def training_rows(dtypes: list[torch.dtype], repeats: int) -> list[list[str]]:
     rows = []
     for dtype in dtypes:
-        steps = {name: make_training_step(name, dtype) for name in MODELS}
-        times = medians(steps, repeats)
+        times = medians({name: make_training_step(name, dtype) for name in MODELS}, repeats)
+        dropping = {name: make_training_step(name, dtype, attention_dropout=0.1) for name in MODELS}
         peaks = {name: peak_in_fresh_process(__file__, name, dtype) for name in times}
         rows.append(row("training step, time", dtype, times, "s", 1.10))
+        of_dropout = medians(dropping, repeats)
+        rows.append(row("training step, a tenth of attention weights dropped, time", dtype, of_dropout, "s", 1.10))
         rows.append(row("training step, peak memory", dtype, peaks, "GiB", 1.10))
     return rows
 

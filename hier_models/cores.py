@@ -53,7 +53,8 @@ def on_cores(
 
     What is made before an error is yielded before it is raised.
     """
-    size = batch_size * max(1, min(AT_ONCE, -(-total // processes)) // batch_size)
+    rounds = max(1, -(-total // (processes * max(AT_ONCE, batch_size))))
+    size = batch_size * -(-total // (processes * rounds * batch_size))  # all are busy in the last round, too
     waiting: deque[Future[tuple[list[Result], Exception | None]]] = deque()
     forks = multiprocessing.get_context("fork")
     failure: Exception | None = None
