@@ -172,7 +172,9 @@ class _AttendWithDropout(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     @torch.autocast("cpu", enabled=False)
-    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+    def backward(  # type: ignore[override]
+        ctx: Any, grad: torch.Tensor
+    ) -> tuple[torch.Tensor | None, ...]:
         query, key, value, mask, attended, *seeds = ctx.saved_tensors
         # A key's gradient is a sum over queries: in float32 at least, and laid out as the projections want it.
         wide = torch.promote_types(query.dtype, torch.float32)
