@@ -89,12 +89,11 @@ def test_batches_give_what_single_documents_give(summarize, batch_size):
 
 
 def test_it_can_be_cut_or_refused_instead(summarize, read):
-    text = " ".join(DOCUMENTS * 4)
+    text = " ".join(DOCUMENTS[::-1] * 4)
     cut = summarize(text, truncation=True, return_truncation=True, **LENGTH)[0]
     assert "num_omitted_tokens" not in cut
     assert cut["num_truncated_tokens"] > 0
-    assert not any(value != text for _, value in read)
-    summarize(text, **LENGTH)
+    assert cut["summary_text"] != summarize(text, **LENGTH)[0]["summary_text"]
     assert read[-1][1] != text
     with pytest.raises(ValueError, match="tokens long, more than the"):
         summarize(text, truncation=False)
