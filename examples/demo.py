@@ -79,7 +79,9 @@ def without_gaps(sentences: Iterable[str]) -> str:
     return re.sub(r"([(\[]) ", r"\1", text).replace(" n't", "n't").replace(" 's", "'s")
 
 
-def fine_tune(model: PreTrainedModel, processor: Any, papers: Dataset, output_dir: Path, steps: int) -> None:
+def fine_tune(
+    model: PreTrainedModel, processor: Any, papers: Dataset, output_dir: Path, steps: int, batch_size: int
+) -> None:
     """Train with the stock Trainer; nothing here is special to our models but the collator."""
     on_gpu = torch.cuda.is_available()
     trainer = Seq2SeqTrainer(
@@ -87,7 +89,7 @@ def fine_tune(model: PreTrainedModel, processor: Any, papers: Dataset, output_di
         args=Seq2SeqTrainingArguments(
             output_dir=output_dir,
             max_steps=steps,
-            per_device_train_batch_size=8,
+            per_device_train_batch_size=batch_size,
             learning_rate=2e-4,
             warmup_steps=2,
             bf16=has_fast_bfloat16(),
@@ -147,7 +149,7 @@ def main() -> None:
     parser.add_argument("--smoke", action="store_true", help="hardly any training: shows that everything runs")
     parser.add_argument("--output-dir", type=Path, default=Path("outputs/demo"), help="default: %(default)s")
     options = parser.parse_args()
-    steps, number, output_dir = (2, 2, options.output_dir) if options.smoke else (60, 12, options.output_dir)
+    output_dir, (number, steps, batch_size) = options.output_dir, (2, 2, 2) if options.smoke else (12, 60, 8)
     output_dir.mkdir(parents=True, exist_ok=True)
     disable_progress_bars()  # those of datasets, which are done in a moment
     begun = time.perf_counter()
@@ -202,7 +204,7 @@ def main() -> None:
         step(f"{name}: {steps} steps on {len(papers)} papers")
         set_seed(SEED)
         model, processor = load(**config)
-        fine_tune(model, processor, papers, output_dir, steps)
+        fine_tune(model, processor, papers, output_dir, steps, batch_size)
         evaluate(name, model, processor)
     checkpoint = export(model, processor, output_dir / "model")
     print(f"\n{table(rows)}")

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import pickle
 import signal
 import sys
 import threading
+import traceback
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 
 Document = TypeVar("Document")
@@ -24,7 +26,21 @@ LEAST_MEMORY = 2**30  # bytes that are to be free for a process, beside the weig
 AT_ONCE = 8  # documents that a process is given, or a batch: so many each are lost when a job is stopped
 
 
-def count_processes(pipe: Any, documents: int) -> int:
+def on_cores(
+    pipe: Any, work: Work[Document, Result], documents: Iterator[Document], *, total: int, batch_size: int = 1
+) -> Generator[Result, None, None]:
+    """Yield what `work`, which runs `pipe`, makes of documents, in their order: here, or by a process for each core.
+
+    Each process is given whole batches. What is made before an error is yielded before it is raised.
+    """
+    processes = _count_processes(pipe, -(-total // batch_size))
+    if processes == 1:
+        yield from work(documents)
+    else:
+        yield from _by_processes(work, documents, total, processes, batch_size)
+
+
+def _count_processes(pipe: Any, parts: int) -> int:
     """How many processes pay: one, unless a model runs on several cores.
 
     A summarizer writes token by token, which several cores do hardly faster than one. The processes are forks, which
@@ -37,7 +53,7 @@ def count_processes(pipe: Any, documents: int) -> int:
         return 1
     for_each = max(LEAST_MEMORY, pipe.model.get_memory_footprint())
     fitting: int = _free_memory() // for_each
-    return max(1, min(torch.get_num_threads(), documents, fitting))
+    return max(1, min(torch.get_num_threads(), parts, fitting))
 
 
 def _free_memory() -> int:
@@ -46,16 +62,12 @@ def _free_memory() -> int:
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
 
 
-def on_cores(
-    work: Work[Document, Result], documents: Iterator[Document], *, total: int, processes: int, batch_size: int = 1
-) -> Generator[Result, None, None]:
-    """Yield what `work` makes of documents, in their order, by so many processes, each with whole batches.
-
-    What is made before an error is yielded before it is raised.
-    """
+def _by_processes(
+    work: Work[Document, Result], documents: Iterator[Document], total: int, processes: int, batch_size: int
+) -> Iterator[Result]:
     rounds = max(1, -(-total // (processes * max(AT_ONCE, batch_size))))
     size = batch_size * -(-total // (processes * rounds * batch_size))  # all are busy in the last round, too
-    waiting: deque[Future[tuple[list[Result], Exception | None]]] = deque()
+    waiting: deque[Future[tuple[list[Result], _Failure | None]]] = deque()
     forks = multiprocessing.get_context("fork")
     failure: Exception | None = None
     with ProcessPoolExecutor(processes, mp_context=forks, initializer=_begin, initargs=(work,)) as pool:
@@ -68,10 +80,10 @@ def on_cores(
                     waiting.append(pool.submit(_run, part))
                 if not waiting:
                     break
-                results, error = waiting.popleft().result()
+                results, ended_by = waiting.popleft().result()
                 yield from results
-                if error is not None:
-                    raise error
+                if ended_by is not None:
+                    ended_by.raise_again()
         except BrokenProcessPool as broken:
             raise RuntimeError(
                 f"one of {processes} processes was killed, most likely for lack of memory: each reads documents of "
@@ -116,12 +128,37 @@ def _begin(work: Work[Any, Any]) -> None:
     threading.Thread(target=follow, daemon=True).start()
 
 
-def _run(documents: list[Any]) -> tuple[list[Any], Exception | None]:
+class _Failure(NamedTuple):
+    """An error, and what its traceback says, which stays in its process."""
+
+    error: Exception
+    raised_in: str
+    traceback: str
+
+    def raise_again(self) -> NoReturn:
+        """Raise it with these."""
+        self.error.raised_in = self.raised_in  # type: ignore[attr-defined]
+        self.error.add_note(f"In another process:\n\n{self.traceback}")
+        raise self.error
+
+
+def _run(documents: list[Any]) -> tuple[list[Any], _Failure | None]:
     """Work, and say how far it came."""
     assert _work is not None
     made: list[Any] = []
     try:
         made.extend(_work(iter(documents)))  # as far as it comes
     except Exception as error:
-        return made, error
+        frame, _ = list(traceback.walk_tb(error.__traceback__))[-1]
+        said = "".join(traceback.format_exception(error))
+        return made, _Failure(_sendable(error), frame.f_globals.get("__name__", ""), said)
     return made, None
+
+
+def _sendable(error: Exception) -> Exception:
+    """Put another in the place of one whose class wants more than its message."""
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        return RuntimeError(f"{type(error).__name__}: {error}")
+    return error

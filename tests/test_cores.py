@@ -1,20 +1,27 @@
 """A process for each core: the same texts, also when a document, a process or the job comes to grief."""
 
+import json
 import multiprocessing
 import os
 import signal
 import sys
+import traceback
 from types import SimpleNamespace
 
 import pytest
 import torch
 
 from hier_models import cores
-from hier_models.cli.errors import MistakeError
-from hier_models.cores import count_processes, on_cores
+from hier_models.cli.errors import MistakeError, is_mistake
+from hier_models.cores import on_cores
+from hier_models.data.tokenizing import check_roles
 
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks")
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="forks"),
+    pytest.mark.usefixtures("two_threads"),
+]
+PIPE = SimpleNamespace(device=torch.device("cpu"), model=SimpleNamespace(get_memory_footprint=lambda: 1))
 
 
 def numbered(count: int):
@@ -26,9 +33,9 @@ def with_process(documents):
         yield document["id"], os.getpid(), torch.get_num_threads()
 
 
-@pytest.mark.parametrize(("total", "batch_size"), [(1, 1), (2, 1), (50, 1), (50, 3), (50, 20)])
+@pytest.mark.parametrize(("total", "batch_size"), [(2, 1), (50, 1), (50, 3), (50, 20)])
 def test_all_are_done_in_their_order_by_several(total: int, batch_size: int):
-    both = multiprocessing.get_context("fork").Barrier(min(2, total))
+    both = multiprocessing.get_context("fork").Barrier(2)
     waited: list[bool] = []  # in each process
 
     def work(documents):
@@ -37,12 +44,18 @@ def test_all_are_done_in_their_order_by_several(total: int, batch_size: int):
         waited.append(True)
         yield from with_process(documents)
 
-    done = list(on_cores(work, numbered(total), total=total, processes=2, batch_size=batch_size))
+    done = list(on_cores(PIPE, work, numbered(total), total=total, batch_size=batch_size))
     assert [identifier for identifier, _, _ in done] == [str(number) for number in range(total)]
     assert {threads for _, _, threads in done} == {1}
-    assert len({process for _, process, _ in done} - {os.getpid()}) == min(2, total)
+    assert len({process for _, process, _ in done} - {os.getpid()}) == 2
     batches = [done[start : start + batch_size] for start in range(0, total, batch_size)]
     assert all(len({process for _, process, _ in batch}) == 1 for batch in batches)
+
+
+@pytest.mark.parametrize(("total", "batch_size"), [(1, 1), (50, 50)])
+def test_what_is_one_batch_is_done_here(total: int, batch_size: int):
+    done = list(on_cores(PIPE, with_process, numbered(total), total=total, batch_size=batch_size))
+    assert done == [(str(number), os.getpid(), 2) for number in range(total)]
 
 
 @pytest.mark.parametrize("error", [ValueError("a bad one"), MistakeError("a bad one"), OSError("a bad one")])
@@ -55,8 +68,41 @@ def test_what_is_done_before_an_error_is_there(error: Exception):
 
     done = []
     with pytest.raises(type(error), match="a bad one"):
-        done.extend(on_cores(work, numbered(30), total=30, processes=2))
+        done.extend(on_cores(PIPE, work, numbered(30), total=30))
     assert done == [str(number) for number in range(11)]
+
+
+TOO_MANY = {"turns": [[{"role": role, "content": "Hello."} for role in "AB"]]}
+
+
+@pytest.mark.parametrize(
+    ("fails", "mistake"), [(lambda: json.loads("{"), False), (lambda: check_roles(TOO_MANY, 1), True)]
+)
+def test_whose_mistake_an_error_of_another_process_is(fails, mistake: bool):
+    def work(documents):
+        fails()
+        yield from documents
+
+    with pytest.raises(ValueError, match=r"property name|2 roles") as caught:
+        list(on_cores(PIPE, work, numbered(30), total=30))
+    assert is_mistake(caught.value) == mistake
+    assert "in work" in "".join(traceback.format_exception(caught.value))
+
+
+class Demanding(Exception):
+    """One that cannot be sent to another process."""
+
+    def __init__(self, first: int, second: int):
+        super().__init__(f"{first} and {second}")
+
+
+def test_an_error_that_cannot_be_sent_is_said():
+    def work(documents):
+        raise Demanding(1, 2)
+        yield from documents
+
+    with pytest.raises(RuntimeError, match="Demanding: 1 and 2"):
+        list(on_cores(PIPE, work, numbered(30), total=30))
 
 
 def test_a_document_that_cannot_be_read_comes_after_those_before_it():
@@ -66,7 +112,7 @@ def test_a_document_that_cannot_be_read_comes_after_those_before_it():
 
     done = []
     with pytest.raises(FileNotFoundError, match="gone"):
-        done.extend(on_cores(with_process, documents(), total=30, processes=2))
+        done.extend(on_cores(PIPE, with_process, documents(), total=30))
     assert len(done) == 11
 
 
@@ -78,29 +124,29 @@ def test_a_killed_process_is_said():
             yield document["id"]
 
     with pytest.raises(RuntimeError, match="one of 2 processes was killed, most likely for lack of memory"):
-        list(on_cores(work, numbered(30), total=30, processes=2))
+        list(on_cores(PIPE, work, numbered(30), total=30))
 
 
 def test_nothing_is_left_of_a_job_that_is_given_up():
-    results = on_cores(with_process, numbered(1000), total=1000, processes=2)
+    results = on_cores(PIPE, with_process, numbered(1000), total=1000)
     process = next(results)[1]
     results.close()
     with pytest.raises(ProcessLookupError):
         os.kill(process, 0)
 
 
-def test_how_many(two_threads, monkeypatch: pytest.MonkeyPatch):
+def test_how_many(monkeypatch: pytest.MonkeyPatch):
     model = SimpleNamespace(get_memory_footprint=lambda: 3 * 2**30)
     pipe = SimpleNamespace(device=torch.device("cpu"), model=model)
     monkeypatch.setattr(cores, "_free_memory", lambda: 2**40)
-    assert [count_processes(pipe, documents) for documents in (1, 2, 9)] == [1, 2, 2]
+    assert [cores._count_processes(pipe, parts) for parts in (1, 2, 9)] == [1, 2, 2]
     monkeypatch.setattr(cores, "_free_memory", lambda: 5 * 2**30)
-    assert count_processes(pipe, 9) == 1
+    assert cores._count_processes(pipe, 9) == 1
     model.get_memory_footprint = lambda: 1
-    assert count_processes(pipe, 9) == 2
+    assert cores._count_processes(pipe, 9) == 2
     pipe.device = torch.device("cuda")
-    assert count_processes(pipe, 9) == 1
-    assert count_processes(SimpleNamespace(), 9) == 1  # chooses sentences
+    assert cores._count_processes(pipe, 9) == 1
+    assert cores._count_processes(SimpleNamespace(), 9) == 1  # chooses sentences
 
 
 def test_free_memory_is_some():

@@ -13,7 +13,7 @@ import torch
 from tqdm.auto import tqdm
 
 from ..checkpoints import resolve_checkpoint
-from ..cores import count_processes, on_cores
+from ..cores import on_cores
 from ..journal import Journal, digest
 from ..pipelines.chunking_hier import pack, plain_sentences, smaller_parts
 from ..pipelines.summarization_hier import SummarizationPipeline
@@ -333,9 +333,7 @@ class _Job:
             return
         stream = (inputs[number] for number in numbers)
         work: Any = partial(cast(Any, model.pipe), batch_size=self.batch_size, truncation=False, **model.settings)
-        results = work(stream)
-        if (processes := count_processes(model.pipe, len(missing))) > 1:
-            results = on_cores(work, stream, total=len(numbers), processes=processes, batch_size=self.batch_size)
+        results = on_cores(model.pipe, work, stream, total=len(numbers), batch_size=self.batch_size)
         for number, result in zip(numbers, results, strict=True):
             node, summary = nodes[number], result[0]["summary_text"].strip()
             if node.id in self.done:

@@ -90,7 +90,8 @@ def is_mistake(error: BaseException) -> bool:
     if not isinstance(error, ValueError | TypeError):
         return False
     frame, _ = list(traceback.walk_tb(error.__traceback__))[-1]
-    return str(frame.f_globals.get("__name__", "")).partition(".")[0] == __package__.partition(".")[0]
+    module = getattr(error, "raised_in", frame.f_globals.get("__name__", ""))  # the former of another process
+    return str(module).partition(".")[0] == __package__.partition(".")[0]
 
 
 def guarded(command: Callable[P, R]) -> Callable[P, R]:

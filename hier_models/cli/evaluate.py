@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from ..checkpoints import MINI_NAME, resolve_checkpoint
-from ..cores import count_processes, on_cores
+from ..cores import on_cores
 from ..families import FAMILIES
 from . import loading, options
 from .documents import QUERY
@@ -197,9 +197,7 @@ def _as_summarize_does(pipe: Any, settings: dict[str, Any], documents: Any) -> l
 
     kind = source_kind(documents.column_names)
     asked = ({name: row[name] for name in (kind, QUERY) if name in row} for row in documents)
-    write, total = partial(pipe, batch_size="auto", **settings), len(documents)
-    processes = count_processes(pipe, total)
-    results = write(asked) if processes == 1 else on_cores(write, asked, total=total, processes=processes)
+    results = on_cores(pipe, partial(pipe, batch_size="auto", **settings), asked, total=len(documents))
     return [result[0]["summary_text"] for result in tqdm(results, "Summarizing", len(documents), disable=None)]
 
 

@@ -12,10 +12,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ..cores import count_processes, on_cores
+from ..cores import on_cores
 from ..journal import Journal, digest
 from .documents import COMPRESSED, KINDS, PHRASES, Documents, open_documents
-from .errors import MistakeError, check_not_the_data, check_parent, is_mistake, mistakes, say, state
+from .errors import MistakeError, check_not_the_data, check_parent, mistakes, say, state
 from .loading import check_checkpoint, check_highlights, given_only, load_pipeline, making_of
 from .options import Dtype
 from .ray_cluster import LOCK, absolute, check_folder, cluster, make_on_ray
@@ -138,11 +138,8 @@ def run_job(
         if ray is None:
             left = (document for document in documents if document["id"] not in done)
             work = partial(make_texts, pipe, making=making, batch_size=batch_size, kind=kind, seed=seed)
-            if (processes := count_processes(pipe, rest)) > 1:
-                each = batch_size if isinstance(batch_size, int) else 1
-                results = on_cores(partial(_in_fork, work), left, total=rest, processes=processes, batch_size=each)
-            else:
-                results = work(left)
+            each = batch_size if isinstance(batch_size, int) else 1
+            results = on_cores(pipe, work, left, total=rest, batch_size=each)
         else:
             loading = (absolute(model), device, dtype, kind.task, importance_tagger and absolute(importance_tagger))
             load = partial(load_pipeline, *loading)
@@ -236,16 +233,6 @@ def make_texts(
     settings = settings_of_call(making, kind)
     for result in pipe(stream(), batch_size=batch_size, **settings) if seed is None else drawn(**settings):
         yield *waiting.popleft(), result
-
-
-def _in_fork(work: Callable[[Any], Iterator[Result]], documents: Iterator[dict[str, Any]]) -> Iterator[Result]:
-    """Say in another process whose mistake an error is: that shows in the traceback, which stays there."""
-    try:
-        yield from work(documents)
-    except Exception as error:
-        if is_mistake(error):
-            raise MistakeError(str(error)) from error
-        raise
 
 
 def write_texts(

@@ -95,6 +95,13 @@ def product_dtype(dtype: torch.dtype) -> torch.dtype:
     return torch.promote_types(dtype, torch.float32)
 
 
+def drops_fast(attention: Any, dropout: float, states: torch.Tensor, mask: Any) -> bool:
+    """Whether a module is to take `attend_with_dropout` in the place of torch's attention."""
+    drops = attention.training and dropout > 0 and attention.config._attn_implementation == "sdpa"
+    is_mask = mask is None or (isinstance(mask, torch.Tensor) and mask.dtype == torch.bool)
+    return drops and is_mask and states.device.type == "cpu" and not torch.compiler.is_compiling()
+
+
 def attend_with_dropout(
     query: torch.Tensor,
     key: torch.Tensor,

@@ -28,7 +28,7 @@ from transformers.utils import ModelOutput, TransformersKwargs
 from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
-from .attention_products import attend_with_dropout
+from .attention_products import attend_with_dropout, drops_fast
 from .input_checks import check_decoded, check_target, refuse_flash_mask
 
 
@@ -363,18 +363,11 @@ def attend(
         attention.config._attn_implementation, eager_attention_forward
     )
     dropout = attention.dropout if attention.training else 0.0
-    if _drops_fast(attention, query, mask):
+    if drops_fast(attention, attention.dropout, query, mask):
         if mask is None and attention.is_causal:
             mask = torch.ones(query.shape[2], key.shape[2], dtype=torch.bool).tril_()[None, None]
         return attend_with_dropout(query, key, value, mask, dropout, attention.scaling).transpose(1, 2), None
     return implementation(attention, query, key, value, mask, dropout=dropout, scaling=attention.scaling, **kwargs)
-
-
-def _drops_fast(attention: BartAttention, states: torch.Tensor, mask: Any) -> bool:
-    """Whether `attend_with_dropout` is to be taken in the place of torch's attention."""
-    drops = attention.training and attention.dropout > 0 and attention.config._attn_implementation == "sdpa"
-    is_mask = mask is None or (isinstance(mask, torch.Tensor) and mask.dtype == torch.bool)
-    return drops and is_mask and states.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
 class BodyAttention(BartAttention):
@@ -389,7 +382,7 @@ class BodyAttention(BartAttention):
         **kwargs: Any,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Attend: (batch, queries, d_model), and weights, if the implementation gives them."""
-        if cache is not None or not _drops_fast(self, hidden_states, attention_mask):
+        if cache is not None or not drops_fast(self, self.dropout, hidden_states, attention_mask):
             return super().forward(hidden_states, key_value_states, cache, attention_mask, **kwargs)
         shape = (*hidden_states.shape[:-1], -1, self.head_dim)
         query = self.q_proj(hidden_states).view(shape).transpose(1, 2)

@@ -192,7 +192,7 @@ class _Mix(torch.autograd.Function):
         index = ids[:, None].expand_as(copied)
         mixed = torch.empty(logits.shape, dtype=gate.dtype, device=logits.device)
         generated = torch.empty_like(copied)  # of the source's tokens, (batch, target, source)
-        for part in _parts(logits):
+        for part in parts(logits.transpose(0, 1)):
             rows = mixed[:, part]
             rows.copy_(logits[:, part].log_softmax(dim=-1, dtype=gate.dtype))
             rows += nn.functional.logsigmoid(-gate[:, part])
@@ -214,7 +214,7 @@ class _Mix(torch.autograd.Function):
         of_generated, of_gate, of_weights = found
         of_generated = of_generated.where(is_token[:, None], of_generated[:, :, :1])
         of_logits = torch.empty(mixed.shape, dtype=ctx.dtype, device=mixed.device)
-        for part in _parts(mixed):
+        for part in parts(mixed.transpose(0, 1)):
             shift = nn.functional.logsigmoid(-gate[:, part])
             chances = (mixed[:, part] - shift).scatter_(2, index[:, part], generated[:, part] - shift).exp_()
             rows = grad[:, part].scatter(2, index[:, part], of_generated[:, part])
@@ -224,11 +224,10 @@ class _Mix(torch.autograd.Function):
         return of_logits, of_gate, of_weights, None
 
 
-def _parts(logits: torch.Tensor) -> Iterator[slice]:
-    """Divide the target, so that not too much beside the logits is held at once."""
-    batch, target, vocabulary = logits.shape
-    at_once = max(1, NUMBERS_AT_ONCE // max(1, batch * vocabulary))
-    return (slice(first, first + at_once) for first in range(0, target, at_once))
+def parts(logits: torch.Tensor) -> Iterator[slice]:
+    """Divide the first axis, of target tokens, so that not too much beside the logits is held at once."""
+    at_once = max(1, NUMBERS_AT_ONCE * len(logits) // max(1, logits.numel()))
+    return (slice(first, first + at_once) for first in range(0, len(logits), at_once))
 
 
 def _add(generated: torch.Tensor, copied: torch.Tensor, gate: torch.Tensor) -> torch.Tensor:

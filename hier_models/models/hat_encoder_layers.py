@@ -6,11 +6,17 @@ import torch
 from torch import nn
 from transformers.configuration_utils import PreTrainedConfig
 from transformers.masking_utils import create_bidirectional_mask
-from transformers.models.roberta.modeling_roberta import RobertaAttention, RobertaLayer
+from transformers.models.roberta.modeling_roberta import (
+    RobertaAttention,
+    RobertaCrossAttention,
+    RobertaLayer,
+    RobertaSelfAttention,
+)
 from transformers.processing_utils import Unpack
 from transformers.pytorch_utils import apply_chunking_to_forward
 from transformers.utils import TransformersKwargs
 
+from .attention_products import attend_with_dropout, drops_fast
 from .bos_positions import fill_unmarked
 from .configuration_hat_encoder import HatEncoderConfig
 from .warm_start import begin_attention
@@ -81,6 +87,45 @@ def make_sentence_level(
     return SentenceLevel(bos_positions.clamp(min=0), mask, sentence_of_token, packed, lengths)
 
 
+class HatEncoderSelfAttention(RobertaSelfAttention):
+    """RoBERTa's attention, which drops weights by `attend_with_dropout` where that is faster."""
+
+    def forward(
+        self, hidden_states: torch.Tensor, attention_mask: Any = None, cache: Any = None, **kwargs: Any
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Attend: (batch, queries, hidden_size), and weights, if the implementation gives them."""
+        if drops_fast(self, self.dropout.p, hidden_states, attention_mask):
+            return _drop_fast(self, hidden_states, hidden_states, attention_mask), None
+        return super().forward(hidden_states, attention_mask, cache, **kwargs)
+
+
+class HatEncoderCrossAttention(RobertaCrossAttention):
+    """The same to the states of sentences."""
+
+    def forward(
+        self,
+        hidden_states: torch.Tensor,
+        encoder_hidden_states: torch.Tensor,
+        attention_mask: Any = None,
+        cache: Any = None,
+        **kwargs: Any,
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Attend: (batch, queries, hidden_size), and weights, if the implementation gives them."""
+        # Lengths in place of a mask are flash attention's.
+        if drops_fast(self, self.dropout.p, hidden_states, attention_mask):
+            return _drop_fast(self, hidden_states, encoder_hidden_states, attention_mask), None
+        return super().forward(hidden_states, encoder_hidden_states, attention_mask, cache, **kwargs)
+
+
+def _drop_fast(attention: Any, queries: torch.Tensor, states: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
+    query, key, value = (
+        part(of).unflatten(-1, (-1, attention.attention_head_size)).transpose(1, 2)
+        for part, of in ((attention.query, queries), (attention.key, states), (attention.value, states))
+    )  # (batch, heads, queries or keys, head_dim)
+    attended = attend_with_dropout(query, key, value, mask, attention.dropout.p, attention.scaling)
+    return attended.transpose(1, 2).flatten(2)
+
+
 class HatEncoderLayer(RobertaLayer):
     """RoBERTa's layer with an attention over BOS states behind the self-attention. Source: section 7."""
 
@@ -88,8 +133,11 @@ class HatEncoderLayer(RobertaLayer):
         super().__init__(config, layer_idx=layer_idx)
         self.has_hierarchy = config.hierarchical_attention
         self.only_bos_query = config.hierarchical_queries == "bos"
-        if self.has_hierarchy:
+        if self.has_hierarchy:  # else it is RoBERTa's layer, in what it drops, too
             self.hierarchical_attention = RobertaAttention(config, layer_idx=layer_idx, is_cross_attention=True)
+            # With RoBERTa's random weights.
+            self.attention.self.__class__ = HatEncoderSelfAttention
+            self.hierarchical_attention.self.__class__ = HatEncoderCrossAttention
 
     def begin_as_identity(self, new: set[str]) -> list[str]:
         """Begin the hierarchical attention as if it were not there, with the self-attention's projections."""

@@ -31,6 +31,7 @@ from .bos_positions import check_bos_positions, find_bos_positions, find_first_t
 from .configuration_hat_encoder import HatEncoderConfig
 from .hat_encoder_layers import HatEncoderLayer, HatEncoderLayers, make_sentence_level
 from .input_checks import check_one, check_shape, check_source, check_values
+from .losses import classification_loss, cross_entropy
 from .model_outputs import (
     HatEncoderHeadOutput,
     HatEncoderModelOutput,
@@ -313,7 +314,7 @@ class HatEncoderForQuestionAnswering(HatEncoderPreTrainedModel):
         if start_positions is not None and end_positions is not None:
             outside = start_logits.shape[1]
             losses = (
-                cross_entropy(scores, positions.clamp(0, outside), ignore_index=outside)
+                cross_entropy(scores, torch.where(positions < outside, positions.clamp(min=0), -100))
                 for scores, positions in ((start_logits, start_positions), (end_logits, end_positions))
             )
             loss = sum(losses) / 2
@@ -336,49 +337,6 @@ class HatEncoderForTokenClassification(HatEncoderHead):
 
     def _predict(self, outputs: Any, inputs: dict[str, Any]) -> Any:
         return self.classifier(self.dropout(outputs.last_hidden_state))  # (batch, tokens, num_labels)
-
-
-def cross_entropy(
-    logits: torch.Tensor,  # (…, classes)
-    labels: torch.Tensor,
-    num_items_in_batch: torch.Tensor | int | None = None,
-    ignore_index: int = -100,
-) -> torch.Tensor:
-    """Mean cross entropy over the labels."""
-    labels = labels.to(logits.device).reshape(-1)
-    logits = logits.reshape(len(labels), -1)
-    reduction = "mean" if num_items_in_batch is None else "sum"
-    loss = nn.functional.cross_entropy(logits, labels, ignore_index=ignore_index, reduction=reduction)
-    return loss if num_items_in_batch is None else loss / num_items_in_batch
-
-
-def classification_loss(
-    config: PreTrainedConfig,
-    logits: torch.Tensor,  # (batch, num_labels)
-    labels: torch.Tensor,
-    num_items_in_batch: torch.Tensor | int | None = None,
-) -> torch.Tensor:
-    """Loss of sequence classification for any `problem_type`; one that is not set yet is told from the labels."""
-    labels = labels.to(logits.device)
-    if config.problem_type is None:
-        if logits.shape[-1] == 1:
-            config.problem_type = "regression"
-        elif labels.dtype in (torch.long, torch.int):
-            config.problem_type = "single_label_classification"
-        else:
-            config.problem_type = "multi_label_classification"
-    if config.problem_type == "single_label_classification":
-        return cross_entropy(logits, labels, num_items_in_batch)
-    if labels.numel() != logits.numel():
-        raise ValueError(
-            f"`labels` must hold {tuple(logits.shape)} values for problem_type={config.problem_type!r}, got shape "
-            f"{tuple(labels.shape)}."
-        )
-    is_regression = config.problem_type == "regression"
-    measure = nn.functional.mse_loss if is_regression else nn.functional.binary_cross_entropy_with_logits
-    if num_items_in_batch is None:
-        return measure(logits, labels.view_as(logits))
-    return measure(logits, labels.view_as(logits), reduction="sum") / num_items_in_batch
 
 
 def check_inputs(

@@ -23,6 +23,7 @@ from .bart_body import BartBodyModel, as_output, of_both, target_of, tensor_para
 from .configuration_top_down_transformer import TopDownTransformerConfig
 from .copy_mechanism import CopyDecoder
 from .encoder_top_down_transformer import TopDownTransformerEncoder, TopDownTransformerPreTrainedModel
+from .losses import token_loss
 from .model_outputs import (
     TopDownTransformerEncoderOutput,
     TopDownTransformerLMOutput,
@@ -30,7 +31,7 @@ from .model_outputs import (
     TopDownTransformerTokenClassifierOutput,
     takes,
 )
-from .seq2seq_head import Seq2SeqHead, token_loss, writes
+from .seq2seq_head import Seq2SeqHead, writes
 
 
 class TopDownTransformerDecoder(CopyDecoder, TopDownTransformerPreTrainedModel):

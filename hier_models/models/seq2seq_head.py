@@ -17,6 +17,7 @@ from transformers.utils import ModelOutput, can_return_tuple
 from .bart_body import with_rows
 from .copy_mechanism import CLOSED, CopyGate, mix_log_probabilities
 from .input_checks import check_labels
+from .losses import token_loss
 from .model_outputs import CopyLMOutput, takes
 
 
@@ -124,7 +125,7 @@ class Seq2SeqHead(WritesTargets, nn.Module):
         """Turn the decoder's states into logits, and a loss if there are labels."""
         hidden_states = outputs["last_hidden_state"]
         logits = self.lm_head(hidden_states)  # (batch, target, vocab_size)
-        logits = logits + self.final_logits_bias.to(logits.device)
+        logits = logits + self.final_logits_bias.to(logits.device, logits.dtype)
         gate, copy_attentions = None, outputs.get("copy_attentions")
         if getattr(self.config, "use_copy", False):
             gate = self.copy_gate(hidden_states)  # (batch, target, 1)
@@ -161,18 +162,3 @@ def _copy(
         )
     device = logits.device
     return mix_log_probabilities(logits, gate, copy_attentions.to(device), source_ids.to(device))
-
-
-def token_loss(
-    logits: torch.Tensor, labels: torch.Tensor, num_items_in_batch: Any, are_logs: bool = False
-) -> torch.Tensor:  # logits (batch, tokens, classes), labels (batch, tokens)
-    """Mean over labels that are not -100, of this batch or of the whole accumulated one."""
-    if labels.shape != logits.shape[:-1]:
-        raise ValueError(
-            f"`labels` must be {tuple(logits.shape[:-1])}, one for each token, got shape {tuple(labels.shape)}."
-        )
-    flat_labels = labels.to(logits.device).reshape(-1)
-    reduction = "mean" if num_items_in_batch is None else "sum"
-    negative_log_likelihood = nn.functional.nll_loss if are_logs else nn.functional.cross_entropy
-    loss = negative_log_likelihood(logits.flatten(0, 1), flat_labels, reduction=reduction)
-    return loss if num_items_in_batch is None else loss / num_items_in_batch

@@ -306,7 +306,10 @@ async def _read(limits: Limits, request: Request) -> Asked:
 
 async def _form(request: Request, limits: Limits) -> dict[str, Any]:
     async with request.form(max_files=1, max_fields=100, max_part_size=limits.max_bytes) as form:
-        fields: dict[str, Any] = {name: form.getlist(name) if name == "phrases" else form[name] for name in form}
+        given = {name: form.getlist(name) for name in form}
+        if twice := [name for name, values in given.items() if name != "phrases" and len(values) > 1]:
+            raise HTTPException(422, f"{twice[0]}: sent more than once.")
+        fields: dict[str, Any] = {name: values if name == "phrases" else values[0] for name, values in given.items()}
         file = fields.pop("file", None)
         if file is not None:
             if isinstance(file, str):

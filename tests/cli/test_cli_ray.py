@@ -73,7 +73,7 @@ def kill_a_worker(killed: list[int], folder: Path, after: int) -> None:
 
 @pytest.mark.slow
 def test_the_lines_of_one_process_although_a_worker_is_killed(address: str, checkpoint: str):
-    count = int(os.environ.get("RAY_DOCUMENTS", "200"))  # 10,000 take six minutes on one core
+    count = int(os.environ.get("RAY_DOCUMENTS", "100"))  # 10,000 take six minutes on one core
     lines = [json.dumps(row) for row in rows(count)]
     Path("papers.jsonl").write_text("\n".join([*lines[:50], "{broken", *lines[50:]]) + "\n")
     arguments = ["summarize", "papers.jsonl", "-m", checkpoint, "--set-aside"]

@@ -21,11 +21,9 @@ import pytest
 import torch
 from transformers import BartConfig, BartForConditionalGeneration, pipeline
 
-from hier_models import HatBartForConditionalGeneration, HatBartProcessor
-from hier_models.cli import jobs
+from hier_models import HatBartForConditionalGeneration, HatBartProcessor, cores
 from hier_models.cli.documents import Documents
 from hier_models.cli.jobs import alone
-from hier_models.cores import on_cores
 from hier_models.data import load_documents
 from hier_models.pipelines import batching_hier, int8_hier
 from hier_models.pipelines.sources_hier import format_sources
@@ -453,7 +451,8 @@ def test_interrupted_with_ctrl_c(checkpoint: str, workplace: Path, cores: int):
 def test_all_cores_write_what_one_process_writes(checkpoint: str, options, two_threads, monkeypatch):
     rows = [{"id": f"r{number}", "text": DOCUMENTS[number % len(DOCUMENTS)]} for number in range(7)]
     data, asked = write_jsonl("many.jsonl", rows), []
-    monkeypatch.setattr(jobs, "on_cores", lambda *a, **how: asked.append(how["processes"]) or on_cores(*a, **how))
+    by_processes = cores._by_processes
+    monkeypatch.setattr(cores, "_by_processes", lambda *a: asked.append(a[3]) or by_processes(*a))
     arguments = ["summarize", "-m", checkpoint, data, *options]
     run(*arguments, "-o", "two.jsonl")
     torch.set_num_threads(1)

@@ -4,13 +4,15 @@ import torch
 from hier_models import (
     HatBartConfig,
     HatBartForConditionalGeneration,
+    HatEncoderConfig,
+    HatEncoderForMaskedLM,
     HighlightTransformerConfig,
     HighlightTransformerModel,
     TopDownTransformerConfig,
     TopDownTransformerForConditionalGeneration,
     TopDownTransformerModel,
 )
-from hier_models.models import attention_products, bart_body
+from hier_models.models import attention_products, bart_body, hat_encoder_layers
 from hier_models.models.attention_products import attend_with_dropout
 
 
@@ -147,6 +149,32 @@ def test_training_takes_it_and_evaluation_does_not(config_class, model_class, at
     model.set_attn_implementation("eager")
     model(**inputs)
     assert len(calls) == attentions
+
+
+def test_the_encoder_takes_it_for_tokens_and_for_sentences(monkeypatch):
+    torch.manual_seed(0)
+    sizes = {"num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 8, "hidden_size": 16}
+    config = HatEncoderConfig(**sizes, vocab_size=9, hidden_dropout_prob=0.0, attention_probs_dropout_prob=1e-9)
+    model, calls = HatEncoderForMaskedLM(config), []
+    inputs = {
+        "input_ids": torch.tensor([[0, 5, 6, 0, 7, 2], [0, 5, 3, 2, 1, 1]]),
+        "attention_mask": torch.tensor([[1] * 6, [1] * 4 + [0] * 2]),
+        "labels": torch.tensor([[-100, 4, -100, -100, 5, -100]] * 2),
+    }
+    expected = model.eval()(**inputs)
+    monkeypatch.setattr(
+        hat_encoder_layers, "attend_with_dropout", lambda *a: calls.append(1) or attend_with_dropout(*a)
+    )
+    model(**inputs)
+    assert not calls
+    found = model.train()(**inputs)  # next to nothing is dropped
+    assert len(calls) == 4
+    is_token = inputs["attention_mask"].bool()
+    torch.testing.assert_close(found.logits[is_token], expected.logits[is_token], rtol=0, atol=1e-4)
+    found.loss.backward()
+    model.set_attn_implementation("eager")
+    model(**inputs)
+    assert len(calls) == 4
 
 
 def test_targets_see_what_stands_before_them():

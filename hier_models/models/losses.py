@@ -1,0 +1,98 @@
+"""Losses of tokens and of texts: means over a batch, or over the whole accumulated one that a Trainer counts."""
+
+from typing import Any
+
+import torch
+from torch import nn
+from torch.compiler import is_compiling
+from transformers.configuration_utils import PreTrainedConfig
+
+from .copy_mechanism import NUMBERS_AT_ONCE, parts
+
+
+def token_loss(
+    logits: torch.Tensor, labels: torch.Tensor, num_items_in_batch: Any = None, are_logs: bool = False
+) -> torch.Tensor:  # logits (batch, tokens, classes), labels (batch, tokens)
+    """Cross entropy of tokens, or what is left of it where the logits are logarithms of probabilities."""
+    if labels.shape != logits.shape[:-1]:
+        raise ValueError(
+            f"`labels` must be {tuple(logits.shape[:-1])}, one for each token, got shape {tuple(labels.shape)}."
+        )
+    return cross_entropy(logits, labels, num_items_in_batch, are_logs)
+
+
+def cross_entropy(
+    logits: torch.Tensor,  # (…, classes)
+    labels: torch.Tensor,
+    num_items_in_batch: torch.Tensor | int | None = None,
+    are_logs: bool = False,
+) -> torch.Tensor:
+    """Mean over labels that are not -100."""
+    labels = labels.to(logits.device).reshape(-1)
+    logits = logits.reshape(len(labels), -1)
+    reduction = "mean" if num_items_in_batch is None else "sum"
+    if are_logs:
+        loss = nn.functional.nll_loss(logits, labels, reduction=reduction)
+    elif is_compiling() or logits.numel() <= NUMBERS_AT_ONCE:
+        wide = torch.promote_types(logits.dtype, torch.float32)
+        loss = nn.functional.cross_entropy(logits.to(wide), labels, reduction=reduction)
+    else:
+        chosen: torch.Tensor = _LogProbabilities.apply(logits, labels)
+        loss = nn.functional.nll_loss(chosen, labels.clamp(max=0), reduction=reduction)
+    return loss if num_items_in_batch is None else loss / num_items_in_batch
+
+
+class _LogProbabilities(torch.autograd.Function):
+    """That of each label, in chunks of tokens: nothing is as large as the logits but their gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        index = labels.clamp(min=0)[:, None]
+        wide = torch.promote_types(logits.dtype, torch.float32)
+        chosen = torch.empty(index.shape, dtype=wide, device=logits.device)
+        sums = torch.empty_like(chosen)
+        for part in parts(logits):
+            rows = logits[part].to(wide)
+            sums[part] = rows.logsumexp(dim=-1, keepdim=True)
+            chosen[part] = rows.gather(1, index[part]) - sums[part]
+        ctx.save_for_backward(logits, index, sums)
+        return chosen  # (tokens, 1)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        logits, index, sums = ctx.saved_tensors
+        of_logits = torch.empty_like(logits)
+        for part in parts(logits):
+            rows = (logits[part] - sums[part]).exp_().mul_(-grad[part])  # in the type of the sums
+            of_logits[part] = rows.scatter_add_(1, index[part], grad[part])
+        return of_logits, None
+
+
+def classification_loss(
+    config: PreTrainedConfig,
+    logits: torch.Tensor,  # (batch, num_labels)
+    labels: torch.Tensor,
+    num_items_in_batch: torch.Tensor | int | None = None,
+) -> torch.Tensor:
+    """Loss of sequence classification for any `problem_type`; one that is not set yet is told from the labels."""
+    labels = labels.to(logits.device)
+    if config.problem_type is None:
+        if logits.shape[-1] == 1:
+            config.problem_type = "regression"
+        elif labels.dtype in (torch.long, torch.int):
+            config.problem_type = "single_label_classification"
+        else:
+            config.problem_type = "multi_label_classification"
+    if config.problem_type == "single_label_classification":
+        return cross_entropy(logits, labels, num_items_in_batch)
+    if labels.numel() != logits.numel():
+        raise ValueError(
+            f"`labels` must hold {tuple(logits.shape)} values for problem_type={config.problem_type!r}, got shape "
+            f"{tuple(labels.shape)}."
+        )
+    is_regression = config.problem_type == "regression"
+    measure = nn.functional.mse_loss if is_regression else nn.functional.binary_cross_entropy_with_logits
+    if num_items_in_batch is None:
+        return measure(logits, labels.view_as(logits))
+    return measure(logits, labels.view_as(logits), reduction="sum") / num_items_in_batch
