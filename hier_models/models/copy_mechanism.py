@@ -4,7 +4,6 @@ Source: Gehrmann, Deng and Rush 2018, "Bottom-Up Abstractive Summarization", sec
 Axes in shape comments: batch (documents), source (source tokens), target (target tokens), d_model (width).
 """
 
-from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -18,6 +17,7 @@ from transformers.processing_utils import Unpack
 from transformers.utils import TransformersKwargs
 
 from .bart_body import BartBodyDecoder, BodyAttention, attend, attention_sizes, keys_and_values, recorded
+from .losses import parts
 from .model_outputs import CopyDecoderOutput
 
 
@@ -144,8 +144,6 @@ def feed_forward(layer: Any, inputs: torch.Tensor) -> torch.Tensor:
     return layer.fc2(expanded)
 
 
-# Numbers of scores that are worked on at once, beside the logits.
-NUMBERS_AT_ONCE = 2**22
 # Score of copying with a closed gate: a probability of 0.0009.
 CLOSED = -7.0
 
@@ -222,12 +220,6 @@ class _Mix(torch.autograd.Function):
             of_logits[:, part] = rows.addcmul_(chances, total, value=-1)
             of_gate[:, part] -= total * gate[:, part].sigmoid()
         return of_logits, of_gate, of_weights, None
-
-
-def parts(logits: torch.Tensor) -> Iterator[slice]:
-    """Divide the first axis, of target tokens, so that not too much beside the logits is held at once."""
-    at_once = max(1, NUMBERS_AT_ONCE * len(logits) // max(1, logits.numel()))
-    return (slice(first, first + at_once) for first in range(0, len(logits), at_once))
 
 
 def _add(generated: torch.Tensor, copied: torch.Tensor, gate: torch.Tensor) -> torch.Tensor:

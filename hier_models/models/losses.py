@@ -1,5 +1,6 @@
 """Losses of tokens and of texts: means over a batch, or over the whole accumulated one that a Trainer counts."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -7,7 +8,9 @@ from torch import nn
 from torch.compiler import is_compiling
 from transformers.configuration_utils import PreTrainedConfig
 
-from .copy_mechanism import NUMBERS_AT_ONCE, parts
+
+# Numbers of scores that are worked on at once, beside the logits.
+NUMBERS_AT_ONCE = 2**22
 
 
 def token_loss(
@@ -67,6 +70,12 @@ class _LogProbabilities(torch.autograd.Function):
             rows = (logits[part] - sums[part]).exp_().mul_(-grad[part])  # in the type of the sums
             of_logits[part] = rows.scatter_add_(1, index[part], grad[part])
         return of_logits, None
+
+
+def parts(logits: torch.Tensor) -> Iterator[slice]:
+    """Divide the first axis, of target tokens, so that not too much beside the logits is held at once."""
+    at_once = max(1, NUMBERS_AT_ONCE * len(logits) // max(1, logits.numel()))
+    return (slice(first, first + at_once) for first in range(0, len(logits), at_once))
 
 
 def classification_loss(

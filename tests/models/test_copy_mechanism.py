@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from hier_models.models import copy_mechanism
+from hier_models.models import copy_mechanism, losses
 from hier_models.models.copy_mechanism import mix_log_probabilities
 
 
@@ -43,7 +43,7 @@ def by_definition(logits, gate, attentions, source_ids):
 @pytest.mark.parametrize("name", SOURCES)
 def test_is_its_definition_forwards_and_backwards(name, target, how, monkeypatch):
     if how == "in chunks":
-        monkeypatch.setattr(copy_mechanism, "NUMBERS_AT_ONCE", 2 * 10 * 2)  # two tokens of the target, and one
+        monkeypatch.setattr(losses, "NUMBERS_AT_ONCE", 2 * 10 * 2)  # two tokens of the target, and one
     if how == "for the compiler":
         monkeypatch.setattr(copy_mechanism, "is_compiling", lambda: True)
     (logits, gate, scores), ids = make(SOURCES[name], target)

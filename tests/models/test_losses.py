@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from hier_models.models import copy_mechanism, losses
+from hier_models.models import losses
 from hier_models.models.losses import token_loss
 
 
@@ -18,8 +18,7 @@ def make(dtype: torch.dtype, tokens: int = 5, classes: int = 11) -> tuple[torch.
 
 
 def in_chunks_of(tokens: int, monkeypatch: pytest.MonkeyPatch, classes: int = 11) -> None:
-    for module in (copy_mechanism, losses):
-        monkeypatch.setattr(module, "NUMBERS_AT_ONCE", tokens * classes)
+    monkeypatch.setattr(losses, "NUMBERS_AT_ONCE", tokens * classes)
 
 
 @pytest.mark.parametrize("how", ["at once", "in chunks", "for the compiler"])
