@@ -16,6 +16,7 @@ from transformers.integrations.deepspeed import unset_hf_deepspeed_config
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.trainer_callback import ExportableState
 
+from ..models.losses import cross_entropy
 from .arguments import Recipe, RecipeError
 
 
@@ -29,12 +30,9 @@ def loss_over_labels(
 ) -> torch.Tensor:
     """Compute the cross entropy over `num_items_in_batch`, which BART and RoBERTa take and do not use."""
     logits = outputs["logits"] if isinstance(outputs, dict) else outputs[0]
-    flat = labels.reshape(-1).to(logits.device)
-    scores = logits.reshape(len(flat), -1).float()
-    total = torch.nn.functional.cross_entropy(scores, flat, ignore_index=NO_LOSS, reduction="sum")
-    count = (flat != NO_LOSS).sum() if num_items_in_batch is None else num_items_in_batch
+    count = (labels != NO_LOSS).sum() if num_items_in_batch is None else num_items_in_batch
     # A step of masked language modeling in which nothing was drawn has no label, and 0 / 0 would spoil all weights.
-    return total / torch.as_tensor(count, device=total.device).clamp(min=1)
+    return cross_entropy(logits, labels, torch.as_tensor(count, device=logits.device).clamp(min=1))
 
 
 def has_loss_over_labels(model: PreTrainedModel, trainer: Trainer) -> bool:
