@@ -224,8 +224,11 @@ def create_app(pipe: Any, name: str, limits: Limits, only_local: bool) -> FastAP
 
     def begin(asked: Asked, shows: bool) -> tuple[Job, Events, int]:
         """Let a document wait; what becomes of it comes through a queue."""
+        kind = type(pipe.model).__name__
+        if asked.length is not None and not knows_lengths:
+            raise HTTPException(422, f"length: {kind} was not trained with lengths; leave it out.")
         if asked.phrases is not None and not knows_phrases:
-            raise HTTPException(422, f"phrases: {type(pipe.model).__name__} highlights nothing; leave it out.")
+            raise HTTPException(422, f"phrases: {kind} highlights nothing; leave it out.")
         loop, events = asyncio.get_running_loop(), Events()
         job = asked.job(tell=lambda *event: loop.call_soon_threadsafe(events.put_nowait, event), shows=shows)
         try:
