@@ -37,6 +37,7 @@ def cluster(address: str) -> Iterator[None]:
         os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
     if address != "local":  # or Ray tries for a quarter of an hour where something else listens
         os.environ.setdefault("RAY_gcs_server_port_wait_time_s", "1")
+        os.environ.setdefault("RAY_py_gcs_connect_timeout_s", "10")
     try:
         import ray
         import ray.data

@@ -26,6 +26,7 @@ from tests.cli.commands import expected, full_disk, jsonl, mistake, run, write_j
 from tests.conftest import DOCUMENTS
 
 
+os.environ.setdefault("RAY_py_gcs_connect_timeout_s", "10")  # as in the command, which is too late here
 ray = pytest.importorskip("ray")
 cluster_utils = pytest.importorskip("ray.cluster_utils")
 
