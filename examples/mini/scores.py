@@ -36,7 +36,7 @@ DOMAINS = ("wikipedia", "simple_wikipedia", "papers", "proposals", "lines", "dia
 EXTRACTIVE = ("lead", "lexrank", "textrank")
 SENTENCES = {"line": 1, "short": 3, "long": 8}
 ASKED = {"line": "in one short sentence", "short": "in one paragraph of three sentences", "long": "in two paragraphs"}
-READ = 1024  # tokens that SmolLM2 is given, as many as mini reads at a time
+READ = 1024  # tokens that SmolLM2 is given, of which mini reads 512
 Summarize = Callable[[str, str], str]
 
 
