@@ -196,6 +196,16 @@ def test_the_limit_of_the_tokenizer_is_the_default(case, processor):
     assert case.make(endless)(text=text, truncation=True)["input_ids"] == whole
 
 
+def test_a_tokenizer_that_cuts_on_the_left(processor):
+    processor.tokenizer.truncation_side = "left"
+    whole = processor(text=DOCUMENTS[0], text_target=SUMMARIES[0], truncation=True, max_length=500)
+    assert whole["input_ids"] == processor(text=DOCUMENTS[0])["input_ids"]
+    refused = r'`tokenizer\.truncation_side` is "left".*cut at the right only.*Set it to "right"'
+    for cut in ({"text": DOCUMENTS[0], "max_length": 9}, {"text_target": SUMMARIES[0], "max_target_length": 5}):
+        with pytest.raises(ValueError, match=refused):
+            processor(**cut)
+
+
 @pytest.mark.parametrize("limit", [4, 6])
 def test_truncated_targets(processor, limit):
     full = processor(text_target=SUMMARIES)["labels"]

@@ -86,7 +86,9 @@ def analyze(
     check_judges(bert_score, nli)
     generated = [name for name in checkpoints if name not in files]
     generation = generation_settings(max_length, min_length, num_beams, settings)
-    if all(is_extractive(checkpoints[name]) for name in generated) and (generation or max_source_length):
+    writes = not all(is_extractive(checkpoints[name]) for name in generated)
+    reads = not all(map(is_extractive, checkpoints.values()))  # if only for its attention
+    if (generation and not writes) or (max_source_length and not reads):
         raise MistakeError("--max-length and other settings of the generation: there is nothing to generate")
     _check_output(output, data, files)
     from ..inspection.copying import CopyRule

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .errors import MistakeError
+from .errors import MistakeError, say
 
 
 DATA_SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv")
@@ -68,11 +68,10 @@ class Documents:
     def _read(self, path: Path) -> Iterator[tuple[int, str, dict[str, Any]]]:
         """Yield the number of each record, its identifier, and the document; those that are set aside count too."""
         if path.is_file() and data_suffix(path) not in DATA_SUFFIXES:
-            from ..data.document_files import INSTEAD, read_document
-            from ..data.record_readers import DOCUMENT_SUFFIXES, TEXT_SUFFIXES
+            from ..data.document_files import read_document
 
-            name, suffix = self.names.get(str(path), str(path)), data_suffix(path)
-            if suffix in TEXT_SUFFIXES or suffix not in (*DOCUMENT_SUFFIXES, *INSTEAD):
+            name = self.names.get(str(path), str(path))
+            if not is_document(path):
                 yield 1, name, {"text": read_text(path, name)}
                 return
             if path not in self._files:
@@ -113,15 +112,38 @@ def data_suffix(path: Path) -> str:
     return suffixes[-1] if suffixes else ""
 
 
+def is_document(path: Path) -> bool:
+    """Whether a file is one document of a format of its own, perhaps one that is refused, and no plain text."""
+    from ..data.document_files import INSTEAD
+    from ..data.record_readers import DOCUMENT_SUFFIXES, TEXT_SUFFIXES
+
+    suffix = data_suffix(path)
+    return suffix not in TEXT_SUFFIXES and suffix in (*DOCUMENT_SUFFIXES, *INSTEAD)
+
+
 def read_text(path: Path, name: str) -> str:
-    """Read a text file, which the user calls `name`."""
-    from ..data.document_files import read_content
+    """Read the text of a file, which the user calls `name`."""
+    from ..data.document_files import read_content, read_document
 
     try:
+        if is_document(path):
+            document = read_document(path, name)
+            if document.turns:
+                raise ValueError(f"{name} is a dialogue; give a text")
+            say_left_out(document.left_out)
+            return str(document.row()["text"])
         content = read_content(path, name)
     except ValueError as error:
         raise MistakeError(str(error)) from error
     return decoded(content, name)
+
+
+def say_left_out(left_out: Counter[str]) -> None:
+    """Say what was left out of the pages of documents, if anything was."""
+    if left_out.total():
+        from ..data import document_files
+
+        say(f"Left out of the pages: {document_files.say_left_out(left_out)}.")
 
 
 def read_stdin() -> str:

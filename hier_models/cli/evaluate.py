@@ -13,7 +13,7 @@ from ..checkpoints import MINI_NAME, resolve_checkpoint
 from ..cores import on_cores
 from ..families import FAMILIES
 from . import loading, options
-from .documents import QUERY
+from .documents import PHRASES, QUERY
 from .errors import MistakeError, check_not_the_data, check_parent, given, mistakes, say
 from .extractive import check_options, is_extractive, load_extractive
 from .options import Dtype, InputsFirst, command
@@ -156,7 +156,7 @@ def evaluate(
             loading.check_highlights(pipe, phrases_column)
             if not pipe._task_params().get("reads_query"):
                 documents = documents.remove_columns(QUERY)
-            generation |= loading.length_setting(pipe, length)
+            generation = loading.with_length(pipe, length, generation)
             from ..training import run_evaluation
             from ..training.evaluation import write_json
 
@@ -170,11 +170,17 @@ def evaluate(
                 **judges,
                 **generation,
             }
-            if pipe._task_params().keys() & {"faithful", "paragraphs"}:
+            if own := [name for name in ("faithful", "paragraphs") if name in pipe._task_params()]:
+                if others := given("oracle_importance", "selected_rows"):
+                    raise MistakeError(
+                        f"{others[0]}: not for what {model!r} writes for users, which its config.json says with "
+                        f"{' and '.join(own)}; remove them from task_specific_params there, or leave {others[0]} out"
+                    )
                 asked_for = loading.given_only(
                     max_source_length=max_source_length, length=length, truncation=cut or None
                 )
-                settings_of_all["summarize"] = partial(_as_summarize_does, pipe, {**generation, **asked_for})
+                size = batch_size if given("batch_size") else "auto"
+                settings_of_all["summarize"] = partial(_as_summarize_does, pipe, size, {**generation, **asked_for})
             if selected_rows:
                 results = _evaluate_selected_rows(pipe.model, processor, documents, selected_rows, settings_of_all)
                 if json_file is not None:
@@ -189,15 +195,16 @@ def evaluate(
             say(f"Written: {file}")
 
 
-def _as_summarize_does(pipe: Any, settings: dict[str, Any], documents: Any) -> list[str]:
+def _as_summarize_does(pipe: Any, batch_size: int | str, settings: dict[str, Any], documents: Any) -> list[str]:
     """Write summaries as the checkpoint has them written for users, not by `generate` alone."""
     from tqdm import tqdm
 
     from ..data.tokenizing import source_kind
 
     kind = source_kind(documents.column_names)
-    asked = ({name: row[name] for name in (kind, QUERY) if name in row} for row in documents)
-    results = on_cores(pipe, partial(pipe, batch_size="auto", **settings), asked, total=len(documents))
+    asked = ({name: row[name] for name in (kind, QUERY, PHRASES) if name in row} for row in documents)
+    work, least = partial(pipe, batch_size=batch_size, **settings), 1 if batch_size == "auto" else int(batch_size)
+    results = on_cores(pipe, work, asked, total=len(documents), batch_size=least)
     return [result[0]["summary_text"] for result in tqdm(results, "Summarizing", len(documents), disable=None)]
 
 

@@ -30,6 +30,7 @@ def export(
     if folder is None and push is None and onnx is None and page is None:
         raise MistakeError("export: give a FOLDER to write to, or --push REPO, --onnx FOLDER or --page FOLDER")
     for option, given, of, there in (
+        ("--card", card, "a FOLDER to write to, or with --push", folder or push),
         ("--private", private, "--push", push),
         ("--int8", int8, "--onnx (a page is always in int8)", onnx),
         ("--onnxruntime-web", onnxruntime_web, "--page", page),

@@ -61,9 +61,13 @@ def inspect_attention(
     model = resolve_checkpoint(model)
     family = loading.family_of(model)
     if family is not None and family.report == "levels":
-        if number != 1 or given(
-            *("inputs", "summary", "top_k", "phrase", "phrases_column", "length", "max_length", "min_length"),
-            *("num_beams", "settings", "max_source_length", "text_column", "device"),
+        if (
+            number != 1
+            or dtype != Dtype.auto
+            or given(
+                *("inputs", "summary", "top_k", "phrase", "phrases_column", "length", "max_length", "min_length"),
+                *("num_beams", "settings", "max_source_length", "text_column", "device"),
+            )
         ):
             raise MistakeError("INPUT: levels count the same for every document; give --output and --title alone")
         report = _levels(family, model)
@@ -81,7 +85,7 @@ def inspect_attention(
     summary_text = None if summary is None else read_text(summary, str(summary)).strip()
     generation = loading.generation_settings(max_length, min_length, num_beams, settings)
     pipe = loading.load_pipeline(model, device, dtype)
-    generation |= loading.length_setting(pipe, length)
+    generation = loading.with_length(pipe, length, generation)
     made_of = {**document, "summary": summary_text, "max_source_length": max_source_length, **generation}
     if family is not None and family.report == "highlighting":
         if ".png" in suffixes:

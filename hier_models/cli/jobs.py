@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -14,7 +14,7 @@ from typing import Any
 
 from ..cores import on_cores
 from ..journal import Journal, digest
-from .documents import COMPRESSED, KINDS, PHRASES, Documents, open_documents
+from .documents import COMPRESSED, KINDS, PHRASES, QUERY, Documents, open_documents, say_left_out
 from .errors import MistakeError, check_not_the_data, check_parent, mistakes, say, state
 from .loading import check_checkpoint, check_highlights, given_only, load_pipeline, making_of
 from .options import Dtype
@@ -74,7 +74,7 @@ def run_job(
     phrases_column: str | None = None,
     seed: int | None = None,
     ray: str | None = None,  # the address of a cluster
-    check: Callable[[Any, Iterable[dict[str, Any]]], None] | None = None,  # by default `check_all_sources`
+    check: Callable[[Any, Iterable[dict[str, Any]]], None],
 ) -> tuple[list[dict[str, int]], int]:
     """Make texts of documents and write them; return what was counted for each, also before, and their number."""
     lines = ray is not None or (output is not None and output.suffix.lower() in (".jsonl", ".ndjson"))
@@ -128,10 +128,7 @@ def run_job(
         # The machine that sends the documents out need not have an accelerator: there the model checks them only.
         pipe = load_pipeline(model, device if ray is None else "cpu", dtype, kind.task, importance_tagger)
         check_highlights(pipe, phrases_column)
-        if check is None:
-            check_all_sources(pipe, documents, asked.get("max_source_length"))
-        else:
-            check(pipe, documents)
+        check(pipe, documents)
         if lines:
             state.when_interrupted = f"What is done is in {output}; the same command goes on from there."
         results: Generator[Result, None, None]
@@ -159,20 +156,26 @@ def _say_left_out(documents: Documents) -> None:
         say(f"{documents.set_aside_count} records could not be used; they are in {documents.set_aside}.")
     if dropped := documents.dropped_turns:
         say(f"{dropped} turn{'s' if dropped > 1 else ''} without words {'were' if dropped > 1 else 'was'} left out.")
-    if documents.left_out.total():
-        from ..data.document_files import say_left_out
-
-        say(f"Left out of the pages: {say_left_out(documents.left_out)}.")
+    say_left_out(documents.left_out)
 
 
-def check_all_sources(pipe: Any, documents: Iterable[dict[str, Any]], max_source_length: int | None = None) -> None:
+def check_all_sources(
+    pipe: Any,
+    documents: Iterable[dict[str, Any]],
+    max_source_length: int | None = None,
+    of_reading: Sequence[str] = (),  # options, of those that were given, that leave no choice to a query
+) -> None:
     """Refuse what a model cannot read, before the first text is made, and not in the last hour of a job."""
     from ..data.tokenizing import check_phrases, check_roles, highlights
 
     segments, highlighting = getattr(pipe.processor, "num_segments", 0), highlights(pipe.processor)
-    if not segments and not highlighting:
+    if not segments and not highlighting and not of_reading:
         return
     for document in documents:
+        for option in of_reading if QUERY in document else ():
+            if option != "--phrases-column" or PHRASES in document:
+                chosen = f"its column `{QUERY}` chooses what is read of it"
+                raise MistakeError(f"{document['id']}: {chosen}; leave out {option}, or take the column away")
         one = {name: [value] for name, value in document.items()}
         if segments and "turns" in document:
             check_roles(one, segments)

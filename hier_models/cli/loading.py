@@ -152,13 +152,16 @@ def generation_settings(
     return settings | given_only(max_new_tokens=max_length, min_new_tokens=min_length, num_beams=num_beams)
 
 
-def length_setting(pipe: Any, length: Length | None) -> dict[str, Any]:
-    """The argument of `generate` that makes summaries of a length."""
+def with_length(pipe: Any, length: Length | None, generation: dict[str, Any]) -> dict[str, Any]:
+    """Add, to the arguments of `generate` that were given, those that make summaries of a length."""
     if length is None:
-        return {}
+        return generation
     if not pipe._knows_lengths():
         raise MistakeError("--length: this model was not trained to write summaries of given lengths; leave it out")
-    return {"forced_bos_token_id": pipe.tokenizer.convert_tokens_to_ids(f"[{length}]")}
+    settings: dict[str, Any] = pipe._length_settings(length)
+    if "max_length" in generation:
+        del settings["max_new_tokens"]
+    return settings | generation
 
 
 def read_phrases(entries: list[str] | None) -> list[Any] | None:

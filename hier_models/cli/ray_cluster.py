@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..journal import digest
-from .documents import Documents
+from .documents import COMPRESSED, DATA_SUFFIXES, Documents
 from .errors import MistakeError, check_parent, lacks_memory, mistakes, state
 
 
@@ -21,7 +21,8 @@ LOCK = "job.lock"
 
 def check_folder(output: Path | None) -> None:
     """Refuse a place that is no folder of parts of a job."""
-    if output is None or output.is_file() or output.suffix:
+    named_as_a_file = output is not None and output.suffix.lower() in (*DATA_SUFFIXES, *COMPRESSED, ".txt")
+    if output is None or output.is_file() or (named_as_a_file and not output.is_dir()):
         raise MistakeError(f"--ray: --output must be a folder, for parts of the output, got {output}")
     check_parent(output, "--output")
     for file in output.iterdir() if output.is_dir() else ():

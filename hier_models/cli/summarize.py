@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -11,7 +12,7 @@ from . import options
 from .books import run_book
 from .errors import MistakeError, given, say
 from .extractive import check_options
-from .jobs import SUMMARIES, output_path, run_job
+from .jobs import SUMMARIES, check_all_sources, output_path, run_job
 from .loading import generation_settings, given_only, read_phrases
 from .options import Dtype, InputsFirst, command
 from .reporting import tokens_were
@@ -100,6 +101,7 @@ def summarize(
             | given_only(query=query, phrases=phrases, return_phrases=show_phrases or None)
             | given_only(return_copied=mark_copied or None, return_sources=sources or None)
         ),
+        check=partial(check_all_sources, max_source_length=max_source_length, of_reading=given(*OF_READING)),
         **reading,
         **writing,
         **loading,

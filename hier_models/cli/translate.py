@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from . import options
-from .documents import PAGE_STARTS
+from .documents import PAGE_STARTS, QUERY
 from .errors import MistakeError, say
 from .jobs import TRANSLATIONS, output_path, run_job
 from .loading import generation_settings, given_only, required
@@ -64,7 +64,7 @@ def translate(
 def _check_documents(pipe: Any, documents: Iterable[dict[str, Any]]) -> None:
     """Refuse documents that are no texts, before the first is translated."""
     for document in documents:
-        other = set(document) - {"id", "text", "sentences", PAGE_STARTS}
+        other = set(document) - {"id", "text", "sentences", QUERY, PAGE_STARTS}
         if other:
             raise MistakeError(
                 f"{document['id']}: a document to translate must have exactly one of `text`, `sentences`, and this "

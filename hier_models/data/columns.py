@@ -19,7 +19,7 @@ from datasets import List, Value
 
 from .cleaning import has_words, remove_fillers, replace_digits
 from .document_files import COUNTED
-from .phrase_columns import FEATURE, PHRASES, read_phrases_column
+from .phrase_columns import FEATURE, PHRASES, has_places, read_phrases_column
 from .record_readers import LEFT_OUT, PAGE_STARTS
 
 
@@ -176,6 +176,10 @@ class Columns:
         cleaned, fillers, dropped = _without_fillers(parts, self.fillers)
         if not cleaned:
             raise BadRecord(f"column {self.source!r} has no words left when the fillers are taken out")
+        if (fillers or dropped) and has_places(document.get(PHRASES)):
+            moved = "which moves where fillers and turns without words are taken out of the source"
+            wanted = "give its words, or a source without these"
+            raise BadRecord(f"column {self.phrases!r} has the start and end of a phrase, {moved}; {wanted}")
         document[self.kind] = cleaned[0] if self.kind == "text" else cleaned
         return document | {FILLER_WORDS: fillers, DROPPED_TURNS: dropped}
 

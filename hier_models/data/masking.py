@@ -27,8 +27,8 @@ class MaskingCollator(DataCollatorForLanguageModeling):
         static: Whether a window has the same mask whenever, in whatever batch it comes, for evaluation. `seed` then
             chooses the mask; None is 0.
         by_batch: Whether a batch has the same masks whenever, in whatever process it is made, for training: so that a
-            run that was stopped, or that several processes share, draws what one process would. Windows come in other
-            batches in the next epoch, with other masks. `seed` then chooses the masks; None is 0.
+            run that was stopped, or that several processes share, draws what one process would. In another epoch
+            (`set_epoch`) it has others. `seed` then chooses the masks; None is 0.
         pad_to_multiple_of: Rounds the padded length up.
 
     Raises:
@@ -64,8 +64,17 @@ class MaskingCollator(DataCollatorForLanguageModeling):
             pad_to_multiple_of=pad_to_multiple_of,
         )
         self.static, self.by_batch = static, by_batch
+        self._epoch = torch.zeros(1, dtype=torch.int64).share_memory_()  # with the copies in a data loader's workers
         self.special_ids = torch.tensor(sorted(set(tokenizer.all_special_ids)))
         self.ordinary_ids = torch.tensor(sorted(set(range(len(tokenizer))) - set(tokenizer.all_special_ids)))
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose with which masks batches come, with `by_batch`; also in a data loader's workers.
+
+        Args:
+            epoch: Number of the epoch that begins.
+        """
+        self._epoch.fill_(epoch)
 
     def torch_call(self, examples: list[Any]) -> dict[str, Any]:
         """Make a batch.
@@ -108,7 +117,7 @@ class MaskingCollator(DataCollatorForLanguageModeling):
         if special_tokens_mask is not None:
             special |= torch.as_tensor(special_tokens_mask).bool()
         if self.by_batch:
-            self.generator = self._seeded(inputs)
+            self.generator = self._seeded(inputs, int(self._epoch))
         if not self.static:
             return self._mask(inputs, special)
         masked, labels = inputs.clone(), torch.full_like(inputs, -100)
@@ -120,8 +129,8 @@ class MaskingCollator(DataCollatorForLanguageModeling):
             masked[i, kept], labels[i, kept] = one[0], label[0]
         return masked, labels
 
-    def _seeded(self, ids: torch.Tensor) -> torch.Generator:
-        return torch.Generator().manual_seed(zlib.crc32(ids.numpy().tobytes()) + (self.seed or 0))
+    def _seeded(self, ids: torch.Tensor, epoch: int = 0) -> torch.Generator:
+        return torch.Generator().manual_seed(zlib.crc32(ids.numpy().tobytes(), epoch) + (self.seed or 0))
 
     def _mask(self, inputs: torch.Tensor, special: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         masked, labels = super().torch_mask_tokens(inputs, special_tokens_mask=special)

@@ -32,6 +32,11 @@ def read_phrases_column(value: Any) -> list[dict[str, Any]] | None:
     return [_phrase(item) for item in value]
 
 
+def has_places(phrases: list[dict[str, Any]] | None) -> bool:
+    """Whether a phrase is given by its characters, which move with what stands before them."""
+    return any(phrase["start"] is not None for phrase in phrases or ())
+
+
 def _phrase(item: Any) -> dict[str, Any]:
     given = item
     if isinstance(item, str):

@@ -200,7 +200,13 @@ def tokenize_questions(
     if max_question_length < 3 or max_length < max_question_length + 4:
         wanted = "max_question_length must be at least 3, and max_length at least 4 more for separators and a context"
         raise ValueError(f"{wanted}; got {max_question_length=} and {max_length=}")
-    if plain_tokenizer(processor).padding_side != "right":
+    tokenizer = plain_tokenizer(processor)
+    between = tokenizer.num_special_tokens_to_add(pair=True) - tokenizer.num_special_tokens_to_add()
+    room = max_length - max_question_length - between  # for the context, beside the longest question
+    if not 0 <= stride < room:
+        left = f"what {max_length=} leaves beside {max_question_length=} and {between} separators"
+        raise ValueError(f"`stride` must be an integer from 0 to below {room}, {left}; got {stride}")
+    if tokenizer.padding_side != "right":
         raise ValueError("processor: its tokenizer must pad on the right, since positions count from the left")
     windows = _Windows(processor, max_length, stride, max_question_length, return_spans)
     options: dict[str, Any] = {"batched": True, "batch_size": QUESTIONS_IN_MEMORY, "remove_columns": columns}

@@ -243,13 +243,17 @@ def _options(name: str, value: Any) -> list[str]:
 def _choice(name: str, value: Any, options: list[str]) -> int:
     number: Any = value
     if isinstance(value, str):
-        text = value.strip()
+        text, kinds = value.strip(), ("letter", "number")
         if len(text) == 1 and text.upper() in LETTERS:
             number = LETTERS.index(text.upper())
         elif text.isdecimal():
-            number = int(text)
-        elif options.count(value) == 1:
-            number = options.index(value)
+            number, kinds = int(text), ("number", "letter")
+        if options.count(value) == 1:
+            itself = options.index(value)
+            if number != value and number != itself and number < len(options):
+                both = f"{value!r} is option {itself}, and the {kinds[0]} of option {number}"
+                raise BadRecord(f"column {name!r} is ambiguous: {both}; give the right one's {kinds[1]}")
+            number = itself
     if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < len(options):
         last, what = len(options) - 1, f"which of the {len(options)} options is right"
         wanted = f"a letter from A to {LETTERS[last]}, a number from 0 to {last} or the option itself"

@@ -18,7 +18,7 @@ from ..pipelines.long_documents_hier import is_about, only_sentences, shorten, s
 from .cache_fingerprint import Versioned
 from .columns import KINDS, QUERY, Kind
 from .importance import check_importance_language, oracle_spans
-from .phrase_columns import PHRASES
+from .phrase_columns import PHRASES, has_places
 from .shared_counts import Counting, SharedCounts
 
 
@@ -122,6 +122,8 @@ class _Tokenization:
     def __call__(self, batch: dict[str, list[Any]]) -> dict[str, list[Any]]:
         queries = batch.get(QUERY) or [None] * len(batch[self.kind])
         read = [self._read(source, query or None) for source, query in zip(batch[self.kind], queries, strict=True)]
+        if PHRASES in batch and highlights(self.processor):
+            self._check_places(batch, [source for source, _ in read], queries)
         inputs = self._inputs({**batch, self.kind: [source for source, _ in read]})
         omitted = [number for _, number in read]
         inputs[CUT_TOKENS] = [sum(numbers) for numbers in zip(inputs[CUT_TOKENS], omitted, strict=True)]
@@ -147,6 +149,17 @@ class _Tokenization:
         how = (max(1, limit - length("", "text")), sizes, self.processor, wanted)
         read = shorten(kind, source, *how, limit=limit, length=length)
         return asked(kind, read), tokens - length(read)
+
+    def _check_places(self, batch: dict[str, list[Any]], read: list[Any], queries: list[str | None]) -> None:
+        """Refuse phrases given by characters of a source that is not read as it is."""
+        for number, (source, phrases) in enumerate(zip(batch[self.kind], batch[PHRASES], strict=True)):
+            if read[number] != source and has_places(phrases):
+                what = "a query before the document moves" if queries[number] else "condensing moves"
+                wanted = "no query" if queries[number] else "long_documents='cut'"
+                raise ValueError(
+                    f"the document {_named(batch, number, plain_text(self.kind, source))} has the start and end of a "
+                    f"phrase, which {what}; give its words, or {wanted}"
+                )
 
     def _length(self, kind: str, source: Any) -> int:
         if isinstance(self.processor, PreTrainedTokenizerBase):

@@ -134,7 +134,7 @@ def save_blind_pairs(
         written = {letter: summaries[name][place] for letter, name in names.items()}
         shown.append({"pair": pair, "document": documents[place], "texts": written})
     key = {"systems": [first, second], "aspects": list(aspects), "pairs": pairs}
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     (folder / KEY_FILE).write_text(json.dumps(key, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     fields = {"pairs": shown, "questions": {aspect: ASPECTS.get(aspect, "") for aspect in aspects}, "choices": CHOICES}
     made = page("experiments/blind_pairs.html", "Which summary is better?", columns=COLUMNS, **fields)

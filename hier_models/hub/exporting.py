@@ -23,10 +23,10 @@ def export(
     """Write a checkpoint that loads with plain Transformers, hier_models installed or not.
 
     The folder gets the weights (safetensors), config, generation config, processor and tokenizer, the code files of
-    the architecture and of the pipeline, and a model card. Where hier_models is not installed, load it with
-    `trust_remote_code=True`; where it is, plain `from_pretrained` and `pipeline` take the installed code. The pipeline
-    is that of summarization, or of translation or poems where the config's `task_specific_params` speak of these, as
-    they do after training for them.
+    the architecture and of the pipeline, if there is one for the model, and a model card. Where hier_models is not
+    installed, load it with `trust_remote_code=True`; where it is, plain `from_pretrained` and `pipeline` take the
+    installed code. The pipeline of a model that writes is that of summarization, or of translation or poems where the
+    config's `task_specific_params` speak of these, as they do after training for them.
 
     Args:
         model: a model of hier_models.
@@ -62,12 +62,16 @@ def export(
     additions: dict[str, Any] = {"auto_map": references}
     task = task_of(model.config)
     head = AUTO_CLASSES.get(task, "AutoModelForSeq2SeqLM")
-    if head in auto_map:  # so there is a pipeline of ours
+    # A config may still have those of the model that this one began as.
+    known = vars(model.config).get("custom_pipelines") or {}
+    custom = {name: own for name, own in known.items() if name not in PIPELINES}
+    if auto_map.get(head) is type(model):  # so there is a pipeline of ours
         module, class_name = PIPELINES[task]
         pipeline_class = getattr(importlib.import_module(module), class_name)
         for source in _source_files([pipeline_class]):
             shutil.copyfile(source, target / source.name)
-        additions["custom_pipelines"] = {task: {"impl": _reference(pipeline_class), "pt": [head], "type": "text"}}
+        custom[task] = {"impl": _reference(pipeline_class), "pt": [head], "type": "text"}
+    additions["custom_pipelines"] = custom or None
     _complete(target / "config.json", additions)
     _complete(target / "processor_config.json", {"auto_map": {"AutoProcessor": references["AutoProcessor"]}})
     if tokenizer is not None:
@@ -162,5 +166,6 @@ def _source_files(classes: Iterable[Any]) -> list[Path]:
 
 def _complete(file: Path, additions: Mapping[str, Any]) -> None:
     content = json.loads(file.read_text(encoding="utf-8"))
-    content.update(additions)
+    content |= additions
+    content = {name: value for name, value in content.items() if value is not None or name not in additions}
     file.write_text(json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8")

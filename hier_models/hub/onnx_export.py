@@ -30,6 +30,19 @@ EXAMPLES: dict[str, dict[str, tuple[torch.Tensor, str]]] = {
     },
     "top_down_transformer": {},
 }
+# Settings of `generate` that an export keeps as they are; all that it keeps, or that mean nothing to greedy decoding.
+KEPT = ("forced_bos_token_id", "forced_eos_token_id", "eos_token_id", "min_length", "min_new_tokens")
+HARMLESS = {
+    *KEPT,
+    *("no_repeat_ngram_size", "max_length", "max_new_tokens", "bos_token_id", "pad_token_id"),
+    "decoder_start_token_id",
+    *("do_sample", "temperature", "top_k", "top_p", "top_h", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff"),
+    *("num_beams", "num_beam_groups", "diversity_penalty", "length_penalty", "early_stopping", "low_memory"),
+    *("use_cache", "cache_implementation", "cache_config", "compile_config", "disable_compile"),
+    *("output_attentions", "output_hidden_states", "output_logits", "output_scores"),
+    *("return_dict_in_generate", "renormalize_logits", "transformers_version", "_from_model_config"),
+}
+NEUTRAL = {"repetition_penalty", "encoder_repetition_penalty", "guidance_scale"}  # where they are 1
 SOURCE = 35  # tokens of the example: more than the longest phrase, which then does not depend on the source
 LARGE = 2**14  # bytes: what is smaller stays float32, and stands in each file that needs it
 
@@ -49,7 +62,8 @@ def export_onnx(model: Any, processor: Any, folder: str | Path, *, int8: bool = 
         The folder, with `encoder.onnx`, `decoder.onnx`, the processor, and the settings of `generate` in `onnx.json`.
 
     Raises:
-        ValueError: If the model is of another family, or does not generate.
+        ValueError: If the model is of another family, does not generate, or has settings of `generate` that the export
+            would lose, such as `repetition_penalty`.
         ImportError: If onnx or onnxscript is missing.
     """
     extras = _check(model)
@@ -73,7 +87,7 @@ def export_onnx(model: Any, processor: Any, folder: str | Path, *, int8: bool = 
     past = [f"self_{kind}_{n}" for n in range(model.config.decoder_layers) for kind in ("key", "value")]
     kept = [*encoder.names, *past]  # the encoder's are set by the call
     _write(encoder, inputs, ["input_ids", *names], encoder.names, folder / ENCODER, axes)
-    step = torch.full((1, 1), model.config.eos_token_id)
+    step = torch.full((1, 1), _start(model))
     decoder = _Decoder(model, kept)
     heads = model.config.decoder_attention_heads
     grown = (*memory, *(torch.zeros(1, heads, 2, model.config.d_model // heads) for _ in past))
@@ -84,8 +98,9 @@ def export_onnx(model: Any, processor: Any, folder: str | Path, *, int8: bool = 
     if int8:
         _quantize(folder)
     processor.save_pretrained(folder)
-    names_of_settings = ("forced_bos_token_id", "forced_eos_token_id", "eos_token_id", "min_length", "min_new_tokens")
-    generation = {name: getattr(model.generation_config, name, None) for name in names_of_settings}
+    generation = {name: getattr(model.generation_config, name, None) for name in KEPT}
+    if isinstance(last := generation["forced_eos_token_id"], list):
+        generation["forced_eos_token_id"] = min(last)  # as `generate`, to which they are all as good
     generation["no_repeat_ngram_size"] = getattr(model.generation_config, "no_repeat_ngram_size", None) or 0
     asked = model.generation_config
     generation["max_new_tokens"] = asked.max_new_tokens or (asked.max_length or 21) - 1  # 20, where none is set
@@ -107,6 +122,14 @@ def _check(model: Any) -> list[str]:
         raise ValueError(
             f"ONNX: {type(model).__name__} cannot be exported. Families with BART's body can, where they "
             f"generate: {', '.join(EXAMPLES)}."
+        )
+    lost = {name: value for name, value in model.generation_config.to_diff_dict().items() if name not in HARMLESS}
+    lost = {name: value for name, value in lost.items() if value and not (name in NEUTRAL and value == 1)}
+    if lost:
+        raise ValueError(
+            f"ONNX: the model's generation_config sets {', '.join(lost)}, which an export does not keep, so that it "
+            "would generate other tokens. Set it to None there (`model.generation_config`, in a checkpoint "
+            "generation_config.json) to export without, and give `generate` what it does as `logits_processor`."
         )
     extras = []
     if getattr(model.config, "num_segments", 0):

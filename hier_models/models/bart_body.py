@@ -282,7 +282,8 @@ def copied_tokens(
     if source_ids is None or states is None or source_ids.shape != states.shape[:2]:  # the head refuses them
         return attention_mask
     may_be = torch.ones_like(source_ids) if attention_mask is None else attention_mask.to(source_ids.device)
-    for special in (config.bos_token_id, config.eos_token_id, config.pad_token_id):
+    ends = config.eos_token_id if isinstance(config.eos_token_id, list) else [config.eos_token_id]
+    for special in (config.bos_token_id, *ends, config.pad_token_id):
         if special is not None:
             may_be = may_be * (source_ids != special)
     return may_be

@@ -353,7 +353,8 @@ class HierarchicalAttention(nn.Module):
             if self.scoring == "bilinear":
                 key = self.score_key(key)  # q (W k)
             if fuse and key.shape[1] <= _FUSED_KEYS * self.head_dim:
-                step = torch.bmm(value, key.transpose(1, 2)) * self._scale  # q_i = P_i V, so q_i Kᵀ = P_i (V Kᵀ)
+                # q_i = P_i V, so q_i Kᵀ = P_i (V Kᵀ); scaled first, as the products may be too large for float16.
+                step = torch.bmm(value * self._scale, key.transpose(1, 2))
         return HamMemory(key, value, step, penalty)
 
     @property

@@ -77,6 +77,22 @@ def parts(logits: torch.Tensor) -> Iterator[slice]:
     return (slice(first, first + at_once) for first in range(0, len(logits), at_once))
 
 
+def span_loss(
+    start: torch.Tensor,  # (batch, tokens)
+    end: torch.Tensor,
+    start_positions: torch.Tensor,  # (batch,)
+    end_positions: torch.Tensor,
+) -> torch.Tensor:
+    """Mean of the losses of starts and of ends; positions outside of the text count for nothing."""
+    losses = []
+    for name, logits, places in (("start_positions", start, start_positions), ("end_positions", end, end_positions)):
+        if places.numel() != len(logits):
+            raise ValueError(f"`{name}` must be one for each of {len(logits)} texts, got {tuple(places.shape)}.")
+        places = torch.where((places >= 0) & (places < logits.shape[1]), places, -100)
+        losses.append(cross_entropy(logits, places, (places != -100).sum().clamp(min=1).to(logits.device)))
+    return (losses[0] + losses[1]) / 2
+
+
 def classification_loss(
     config: PreTrainedConfig,
     logits: torch.Tensor,  # (batch, num_labels)

@@ -20,6 +20,7 @@ from transformers.utils import ModelOutput, TransformersKwargs, can_return_tuple
 from .configuration_ham_reader import HamReaderConfig
 from .hierarchical_attention import HamLevelWeights, WeighsLevels
 from .input_checks import check_shape, check_source, check_values
+from .losses import span_loss
 from .question_attention import BidafAttention
 from .readers import READERS
 from .warm_start import FreezesEmbeddings
@@ -239,22 +240,13 @@ def _mask(attention_mask: torch.Tensor | None, words: torch.Tensor) -> torch.Ten
 def _loss(
     start: torch.Tensor, end: torch.Tensor, starts: torch.Tensor | None, ends: torch.Tensor | None
 ) -> torch.Tensor | None:
-    """Mean of both cross entropies; positions outside of the context count for nothing."""
+    """The loss of spans, where both ends are given."""
     if starts is None and ends is None:
         return None
     if starts is None or ends is None:
         missing = "start_positions" if starts is None else "end_positions"
         raise ValueError(f"Give both `start_positions` and `end_positions`, got no `{missing}`.")
-    losses = []
-    for name, logits, places in (("start_positions", start, starts), ("end_positions", end, ends)):
-        if places.numel() != len(logits):
-            raise ValueError(f"`{name}` must be one for each of {len(logits)} contexts, got {tuple(places.shape)}.")
-        places = places.flatten()
-        places = torch.where((places >= 0) & (places < logits.shape[1]), places, -100)
-        logits = logits if logits.dtype == torch.float64 else logits.float()
-        summed = nn.functional.cross_entropy(logits, places, reduction="sum")
-        losses.append(summed / (places != -100).sum().clamp(min=1))
-    return (losses[0] + losses[1]) / 2
+    return span_loss(start, end, starts, ends)
 
 
 def _check_questions(

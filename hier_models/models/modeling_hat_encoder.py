@@ -31,7 +31,7 @@ from .bos_positions import check_bos_positions, find_bos_positions, find_first_t
 from .configuration_hat_encoder import HatEncoderConfig
 from .hat_encoder_layers import HatEncoderLayer, HatEncoderLayers, make_sentence_level
 from .input_checks import check_one, check_shape, check_source, check_values
-from .losses import classification_loss, cross_entropy
+from .losses import classification_loss, cross_entropy, span_loss
 from .model_outputs import (
     HatEncoderHeadOutput,
     HatEncoderModelOutput,
@@ -300,8 +300,8 @@ class HatEncoderForQuestionAnswering(HatEncoderPreTrainedModel):
         """Score each token as the start and as the end of the answer, `(batch, tokens)` each.
 
         `start_positions` and `end_positions` are the tokens where the answer starts and ends, `(batch,)`; those of the
-        first token where there is no answer. One behind the last token has no part in the loss. The inputs are
-        those of [`HatEncoderModel`].
+        first token where there is no answer. One that is no token's, such as -1, has no part in the loss. The inputs
+        are those of [`HatEncoderModel`].
         """
         inputs.pop("num_items_in_batch", None)  # the Trainer counts `labels`, which this task has not
         if (start_positions is None) != (end_positions is None):
@@ -312,12 +312,7 @@ class HatEncoderForQuestionAnswering(HatEncoderPreTrainedModel):
         start_logits, end_logits = (part.contiguous() for part in logits.unbind(-1))  # (batch, tokens)
         loss = None
         if start_positions is not None and end_positions is not None:
-            outside = start_logits.shape[1]
-            losses = (
-                cross_entropy(scores, torch.where(positions < outside, positions.clamp(min=0), -100))
-                for scores, positions in ((start_logits, start_positions), (end_logits, end_positions))
-            )
-            loss = sum(losses) / 2
+            loss = span_loss(start_logits, end_logits, start_positions, end_positions)
         return HatEncoderQuestionAnsweringOutput(
             loss=loss, start_logits=start_logits, end_logits=end_logits, **_recorded(outputs)
         )
@@ -362,7 +357,7 @@ def check_inputs(
     elif not config.silent_markers:  # they take no position, see `silence_markers`
         check_length(config, input_ids, length)
     if bos_positions is not None:
-        check_bos_positions(bos_positions, (batch, length))
+        check_bos_positions(bos_positions, (batch, length), attention_mask)
 
 
 def check_length(config: PreTrainedConfig, input_ids: torch.Tensor | None, length: int) -> None:

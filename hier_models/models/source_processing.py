@@ -34,7 +34,7 @@ class SourceOptions(TypedDict, total=False):
     # True or "longest", "max_length", or False. Padded labels are -100, always on the right.
     padding: bool | str
     # Whether to cut at `max_length` and `max_target_length`; by default where they are given and nothing is padded, as
-    # in Transformers. The EOS token stays.
+    # in Transformers. The EOS token stays. A tokenizer whose `truncation_side` is "left" is refused where that cuts.
     truncation: bool | str | None
     # Length limit in tokens, special tokens included; by default the tokenizer's `model_max_length`.
     max_length: int | None
@@ -100,6 +100,14 @@ class SourceProcessor(ProcessorMixin):
                 raise ValueError(f"`text_target` must match `{name}`, got {got[1]} for {got[0]}")
             batched = several
             data |= self._labels(targets, self._limit("max_target_length", max_target_length) if cut_target else None)
+        lost = [*data.get("num_truncated_target_tokens", ())]
+        if name != "keywords":  # of a poem, the first lines are cut
+            lost += data.get("num_truncated_tokens", ())
+        if self.tokenizer.truncation_side == "left" and any(lost):
+            raise ValueError(
+                '`tokenizer.truncation_side` is "left", and documents and targets are cut at the right only. Set it '
+                'to "right", or give texts that fit.'
+            )
         if not options.get("return_truncation"):
             self._report(data)
         self._pad(data, options)

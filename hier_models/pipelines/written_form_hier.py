@@ -138,7 +138,7 @@ def _key(form: str) -> str:
     if form.isascii():
         return form.lower()
     plain = "".join(sign for sign in unicodedata.normalize("NFD", form) if unicodedata.category(sign) != "Mn")
-    return plain.lower()
+    return plain.lower() or form  # a mark of its own
 
 
 _Forms = dict[tuple[str | None, str, str | None], Counter[Any]]

@@ -207,11 +207,14 @@ class _Watch(StoppingCriteria):
         """Stop nothing by itself."""
         if all(job.abandoned for job, _ in self.batch):
             raise _AbandonedError
-        rows = len(input_ids)  # documents * beams
+        rows = len(input_ids)  # paragraphs of all documents * beams
         if (now := time.monotonic()) - self.shown >= SHOWN_EVERY:
             self.shown = now
-            for (job, example), ids in zip(self.batch, input_ids[:: rows // len(self.batch)], strict=True):
+            counts = [len(example.notes.get("parts", [example])) for _, example in self.batch]
+            beams = rows // sum(counts)
+            for place, (job, example) in enumerate(self.batch):
                 if job.shows:
+                    ids = input_ids[beams * sum(counts[:place])]  # of a page the first paragraph
                     job.tell("writing", {"text": self._text(ids, example)})
         return torch.zeros(rows, dtype=torch.bool, device=input_ids.device)
 

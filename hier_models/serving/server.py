@@ -436,8 +436,9 @@ class _Gate:
 
     def _check(self, path: str, headers: dict[bytes, bytes]) -> None:
         host = headers.get(b"host", b"").decode("latin-1")
-        origin = headers.get(b"origin", b"").decode("latin-1").partition("://")[2]
-        # A page of another site, open in a browser of this machine, must not use it: nor under a name of its own.
+        origin = headers.get(b"origin", b"").decode("latin-1").rpartition("://")[2]
+        # A page of another site, open in a browser of this machine, must not use it: nor under a name of its own, nor
+        # a file or a frame without a site, whose origin is "null".
         if origin and origin != host:
             raise HTTPException(403, f"A page of {origin} may not use this server.")
         if self.only_local and re.sub(r":\d+$", "", host) not in LOOPBACK:

@@ -213,7 +213,7 @@ class DataArguments:
             central to the document or to its query, as the summarization pipeline does. By default as the checkpoint
             was trained; that is cut, if it does not say.
         max_target_length: Tokens of a summary.
-        max_train_documents: Take only so many.
+        max_train_documents: Take only so many; of `also_train`, of each source.
         max_validation_documents: Take only so many.
         max_test_documents: Take only so many.
         streaming: Read the training documents while training, in bounded memory.
@@ -411,7 +411,9 @@ def for_prediction(arguments: Seq2SeqTrainingArguments, **changes: Any) -> Seq2S
     names = inspect.signature(type(arguments)).parameters
     values = {name: value for name, value in arguments.to_dict().items() if name in names}
     off = dict.fromkeys(("prediction_loss_only", "load_best_model_at_end", "push_to_hub"), False)
-    values |= {**IN_ORDER, **off, "eval_strategy": "no", "label_smoothing_factor": 0.0, **changes}
+    values |= {**IN_ORDER, **off, "eval_strategy": "no", "label_smoothing_factor": 0.0}
+    # Some schedules of the learning rate cannot be without evaluations.
+    values |= {"lr_scheduler_type": "constant", "lr_scheduler_kwargs": None, **changes}
     if arguments.device.type == "cpu":
         values["dataloader_pin_memory"] = False
     return type(arguments)(**values)

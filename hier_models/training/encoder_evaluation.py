@@ -13,7 +13,7 @@ from ..families import FAMILIES
 from ..pipelines.document_pipeline_hier import task_params
 from ..pipelines.int8_hier import to_int8
 from .arguments import RecipeError
-from .evaluation import write_json
+from .evaluation import in_a_folder, write_json
 from .recipe_files import load_recipe
 from .tasks import task_class
 from .tasks.encoder import usable_positions
@@ -133,7 +133,7 @@ def run_encoder_evaluation(
         results = {"task": name, **(task.evaluate(trainer, model, processor) or {}), **task.reports()}
         if trainer.is_world_process_zero():
             if predictions_file is not None:
-                shutil.copyfile(Path(folder) / "predictions.jsonl", predictions_file)
+                shutil.copyfile(Path(folder) / "predictions.jsonl", in_a_folder(predictions_file))
             if results_file is not None:
                 write_json(Path(results_file), results)
     return results

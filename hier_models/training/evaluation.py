@@ -100,7 +100,7 @@ def write_evaluation(
 
 def write_json(path: FilePath, content: Mapping[str, Any]) -> None:
     """Write a results file, for people and programs: all of it or, if the process is killed, nothing."""
-    path = _in_a_folder(path)
+    path = in_a_folder(path)
     text = json.dumps(content, indent=2, ensure_ascii=False, default=str)
     unfinished = path.with_name(f"{path.name}.unfinished")
     unfinished.write_text(text + "\n", encoding="utf-8")
@@ -109,11 +109,12 @@ def write_json(path: FilePath, content: Mapping[str, Any]) -> None:
 
 def write_json_lines(path: FilePath, rows: Sequence[Mapping[str, Any]]) -> None:
     """Write rows to a file."""
-    with _in_a_folder(path).open("w", encoding="utf-8") as stream:
+    with in_a_folder(path).open("w", encoding="utf-8") as stream:
         stream.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
 
 
-def _in_a_folder(path: FilePath) -> Path:
+def in_a_folder(path: FilePath) -> Path:
+    """Make the folder of a file that is to be written."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     return path

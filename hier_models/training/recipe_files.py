@@ -41,6 +41,11 @@ class _UniqueKeys(yaml.SafeLoader):
         return node
 
 
+# Numbers of YAML 1.2 such as 1e-4, which PyYAML, as YAML 1.1 has it, takes for text.
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+\.[0-9]*|[0-9]+(?=[eE]))([eE][-+]?[0-9]+)?$")
+_UniqueKeys.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("-+.0123456789"))
+
+
 class _RecipeParser(HfArgumentParser):
     """The stock parser, which raises instead of ending the program, and tells what was given from defaults."""
 
@@ -69,7 +74,7 @@ class _RecipeParser(HfArgumentParser):
         return found
 
     def typed(self, name: str, value: Any, where: str) -> dict[str, Any]:
-        """A value as its field has it; YAML takes some numbers for text, such as 1e-4. Null says nothing."""
+        """A value as its field has it, as if it were written on the command line. Null says nothing."""
         self.home(name, where)
         if value is None:
             return {}

@@ -48,6 +48,7 @@ ANEW = "choose another output_dir, or set run: overwrite: true to start anew"
 def checkpoint_to_resume(recipe: Recipe, output_dir: Path) -> str | None:
     """Find what a run goes on with, and make room for one that is to begin anew."""
     asked = recipe.training.resume_from_checkpoint
+    asked = None if asked in (False, "False", "false") else asked  # of Transformers, text
     if recipe.run.overwrite:
         if asked:
             raise RecipeError("run: overwrite and training: resume_from_checkpoint exclude each other")
@@ -57,6 +58,8 @@ def checkpoint_to_resume(recipe: Recipe, output_dir: Path) -> str | None:
             (output_dir / RESULTS_FILE).unlink(missing_ok=True)  # else it would be taken for that of this run
         return None
     if asked and asked not in ("True", "true"):
+        if not Path(asked).is_dir():
+            raise RecipeError(f"training: resume_from_checkpoint: there is no folder {asked!r}")
         return asked
     results, begun = _read(output_dir)
     checkpoint = last_complete_checkpoint(output_dir, recipe.training.world_size)

@@ -26,6 +26,8 @@ class HierTrainer(Seq2SeqTrainer):
     ) -> None:
         super().__init__(*args, **kwargs)
         self.in_order = in_order
+        if hasattr(self.data_collator, "set_epoch"):
+            self.add_callback(_EpochOfCollator(self.data_collator))
         self.own_optimizer = optimizer
         if optimizer is not None and self.is_fsdp_enabled and not self.accelerator.is_fsdp2:
             raise RecipeError("run: learning rates of parts and of new modules need FSDP2; set fsdp_version: 2")
@@ -126,6 +128,16 @@ def _with_targets(lengths: list[int], dataset: Any) -> list[int]:
     if not pyarrow.types.is_list(labels.type):
         return lengths
     return [a + b for a, b in zip(lengths, compute.list_value_length(labels).to_pylist(), strict=True)]
+
+
+class _EpochOfCollator(TrainerCallback):
+    """Tells a collator the epoch that begins, or that is gone on with."""
+
+    def __init__(self, collator: Any) -> None:
+        self.collator = collator
+
+    def on_epoch_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+        self.collator.set_epoch(int(state.epoch or 0))
 
 
 class _SeedEachEpoch(TrainerCallback):

@@ -223,10 +223,14 @@ def test_length_of_what_is_evaluated_or_looked_at(checkpoint: str, paper: str, r
     model.resize_token_embeddings(len(processor.tokenizer))
     model.save_pretrained("lengths")
     processor.save_pretrained("lengths")
-    run("evaluate", records, "-m", "lengths", "--length", "line", "--json", "scores.json")
     first = processor.tokenizer.convert_tokens_to_ids("[line]")
-    assert json.loads(Path("scores.json").read_text())["generation"]["forced_bos_token_id"] == first
-    asked = (["--length", "line"], ["--set", f"forced_bos_token_id={first}"])
+    # The checkpoint's own limit is 12.
+    for given, new, most in (([], 64, 12), (["--max-length", "9"], 9, 12), (["--set", "max_length=9"], None, 9)):
+        run("evaluate", records, "-m", "lengths", "--length", "line", "--json", "scores.json", *given)
+        generation = json.loads(Path("scores.json").read_text())["generation"]
+        assert generation["forced_bos_token_id"] == first
+        assert (generation.get("max_new_tokens"), generation["max_length"]) == (new, most)
+    asked = (["--length", "line"], ["--set", f"forced_bos_token_id={first}", "--max-length", "64"])
     shown = [run("inspect", paper, "-m", "lengths", *given).stdout for given in asked]
     assert shown[0] == shown[1]
     mistake("inspect", paper, "-m", checkpoint, "--length", "long", says=says)

@@ -167,10 +167,14 @@ def test_documents_without_identifiers_are_matched_by_number(checkpoint, workpla
 
 def test_a_model_that_only_draws(checkpoint, data):
     predictions("made.jsonl")
-    run("analyze", data, "-m", f"hat={checkpoint}", "-p", "hat=made.jsonl", "-o", "report", "--heatmaps", 1)
+    command = ("analyze", data, "-m", f"hat={checkpoint}", "-p", "hat=made.jsonl", "-o", "report", "--heatmaps", 1)
+    run(*command)
     assert list(report()["models"]) == ["hat"]
     assert not Path("report/summaries-hat.jsonl").exists()
-    assert "bridge" in Path("report/attention-hat-1.html").read_text()
+    page = Path("report/attention-hat-1.html").read_text()
+    assert "bridge" in page
+    run(*command, "--max-source-length", 12)
+    assert len(Path("report/attention-hat-1.html").read_text()) < len(page)
 
 
 def test_a_job_goes_on_where_it_stopped(checkpoint, data, monkeypatch):
@@ -241,6 +245,8 @@ def test_bad_options(checkpoint, data, workplace):
     mistake("analyze", data, "-p", "a=", "-o", "report", says="got 'a='; write NAME=VALUE")
     mistake("analyze", data, "-p", made, "-o", "file", says="--output: file is a file; give a folder")
     mistake("analyze", data, "-p", made, "-o", "no/report", says="--output: there is no folder")
+    for option in ("--max-length", "--max-source-length"):
+        mistake("analyze", data, "-m", "lead", *both, option, 5, says="there is nothing to generate")
     mistake("analyze", data, *both, "--max-length", 5, says="there is nothing to generate")
     mistake("analyze", data, *both, "--threshold", 0.2, says="--threshold: threshold: got 0.2; it must be above 0.5")
     mistake("analyze", data, *both, "--language", "klingon", says="klingon")

@@ -13,6 +13,7 @@ from transformers import AutoConfig, Seq2SeqTrainer, Seq2SeqTrainingArguments
 from hier_models.cli import loading
 from hier_models.cli.errors import MistakeError
 from hier_models.metrics import reference_free_counts, reference_free_scores
+from hier_models.pipelines import SummarizationPipeline
 from tests.cli.commands import expected, jsonl, mistake, run, save_judge, write_jsonl
 from tests.conftest import DOCUMENTS, SUMMARIES
 
@@ -111,6 +112,27 @@ def test_evaluate_scores_what_mini_writes_for_users() -> None:
         written = [[row["summary"] for row in jsonl(Path(name).read_text())] for name in ("p.jsonl", "out.jsonl")]
         assert written[0] == written[1]
         Path("out.jsonl").unlink()
+
+
+def test_evaluate_of_what_is_written_for_users_takes_its_options(
+    checkpoint: str, records: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = Path(checkpoint) / "config.json"
+    params = {"summarization": {"faithful": True}}
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"task_specific_params": params}))
+    sizes: list[int] = []
+    usual = SummarizationPipeline._forward
+
+    def forward(self: Any, inputs: Any, **settings: Any) -> Any:
+        sizes.append(len(inputs["examples"]))
+        return usual(self, inputs, **settings)
+
+    monkeypatch.setattr(SummarizationPipeline, "_forward", forward)
+    command = ("evaluate", "-m", checkpoint, records, "--max-length", "5")
+    run(*command, "--batch-size", "3")
+    assert sizes == [3, 1]
+    for option in (["--oracle-importance"], ["--selected-rows", "1"]):
+        mistake(*command, *option, says=[f"{option[0]}: ", "faithful", "remove", "task_specific_params"])
 
 
 def test_evaluate_without_a_length_does_not_stop_at_20_tokens(checkpoint: str, records: str):

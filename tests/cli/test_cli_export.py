@@ -47,6 +47,9 @@ def test_export_mistakes(checkpoint: str):
     mistake("export", "-m", checkpoint, says="give a FOLDER to write to, or --push REPO")
     mistake("export", "-m", checkpoint, "out", "--private", says="--private goes with --push")
     mistake("export", "-m", checkpoint, "out", "--card", "card.yaml", says="there is no file 'card.yaml'")
+    says = "--card goes with a FOLDER to write to, or with --push"
+    for option in ("--onnx", "--page"):
+        mistake("export", "-m", checkpoint, option, "out", "--card", "card.yaml", says=says)
     mistake("export", "-m", checkpoint, checkpoint, says="is the checkpoint itself")
     Path("card.yaml").write_text("licence: mit")
     mistake("export", "-m", checkpoint, "out", "--card", "card.yaml", says=["licence", "license"])

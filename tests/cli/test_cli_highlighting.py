@@ -82,6 +82,20 @@ def test_records_have_phrases_of_their_own():
     assert "second pillar" in run("inspect", "-m", "model", "own.jsonl", "--phrases-column", "phrases").stdout
 
 
+def test_phrases_leave_no_choice_to_the_query_of_a_record():
+    records = [{"id": f"d{n}", "text": DOCUMENTS[n], "query": "Who came?", "lit": None} for n in range(3)]
+    records[1]["lit"] = ["road"]
+    write_jsonl("asked.jsonl", records)
+    command = ("summarize", "-m", "model", "asked.jsonl", "-o", "out.jsonl")
+    for options, document in ((["--phrase", "road"], "d0"), (["--phrases-column", "lit"], "d1")):
+        message = " ".join(run(*command, *options, code=2).stderr.split())
+        assert f"{document}: its column `query`" in message
+        assert f"leave out {options[0]}" in message
+    assert not Path("out.jsonl").exists()
+    write_jsonl("asked.jsonl", [*records[:1], {**records[1], "query": None}])
+    run(*command, "--phrases-column", "lit")
+
+
 @pytest.mark.parametrize(
     ("phrase", "says"),
     [
@@ -138,6 +152,13 @@ def test_evaluate_with_phrases_of_records():
     ]
     assert [summary.strip() for summary in lit] == expected
     assert lit[0] != plain[0]
+    # Also where the checkpoint says how users' summaries are written.
+    config = json.loads(Path("model/config.json").read_text())
+    config["task_specific_params"] = {"summarization": {"faithful": False}}
+    Path("model/config.json").write_text(json.dumps(config))
+    run(*command, "--predictions", "as_users.jsonl")
+    written = [json.loads(line)["summary"] for line in Path("as_users.jsonl").read_text().splitlines()]
+    assert [summary.strip() for summary in written] == expected
     rows[1]["lit"] = [["bridge", -1]]
     write_jsonl("own.jsonl", rows)
     assert "own.jsonl:2: column 'lit' must hold" in run(*command, code=2).stderr

@@ -3,6 +3,7 @@
 import sys
 from pathlib import Path
 
+import docx
 import pytest
 
 from tests.cli.commands import expected, mistake, run
@@ -28,6 +29,11 @@ def test_inspect_a_given_summary_of_a_chosen_record(checkpoint: str, records: st
     page = Path("attention.html").read_text()
     assert "<title>Open &lt;when&gt;?</title>" in page
     assert "It closes at six." in page
+    document = docx.Document()
+    document.add_paragraph(SUMMARIES[2])
+    document.save("summary.docx")
+    again = run("inspect", "-m", checkpoint, records, "--document", "3", "--summary", "summary.docx")
+    assert again.stdout == result.stdout
 
 
 def test_inspect_mistakes(checkpoint: str, paper: str, monkeypatch: pytest.MonkeyPatch):

@@ -47,7 +47,7 @@ def test_pairs_are_drawn_and_hidden(tmp_path):
     assert "bart" not in page
     with pytest.raises(FileExistsError, match="is there already"):
         pairs(tmp_path / "out")
-    assert len(pairs(tmp_path / "all", number=50)["pairs"]) == 11
+    assert len(pairs(tmp_path / "new" / "all", number=50)["pairs"]) == 11
 
 
 def test_what_cannot_be_judged(tmp_path):

@@ -36,7 +36,9 @@ def test_levels_of_a_reader():
     assert "<title>Both</title>" in Path("attention.html").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("given", [["text.txt"], ["--num-beams", "2"], ["--document", "2"], ["--device", "cpu"]])
+@pytest.mark.parametrize(
+    "given", [["text.txt"], ["--num-beams", "2"], ["--document", "2"], ["--device", "cpu"], ["--dtype", "float32"]]
+)
 def test_a_document_is_refused(given):
     Path("text.txt").write_text("A text.", encoding="utf-8")
     assert "the same for every document" in " ".join(run("inspect", "-m", "poet", *given, code=2).stderr.split())

@@ -3,6 +3,7 @@ import json
 import shutil
 from pathlib import Path
 
+import docx
 import pytest
 
 from hier_models import HamConfig, HamForConditionalGeneration
@@ -22,6 +23,17 @@ def test_a_poem_from_a_text_a_file_or_standard_input(poet):
     assert "standard input is not a text file" in refused
     Path("text.txt.gz").write_bytes(gzip.compress("春风吹青山".encode()))
     assert run("poem", "-m", poet, "text.txt.gz", "--length", "5").stdout == result.stdout
+    document = docx.Document()
+    document.add_paragraph("春风吹青山")
+    document.save("text.docx")
+    assert run("poem", "-m", poet, "text.docx", "--length", "5").stdout == result.stdout
+    page = "<html><body><p>春风 吹青山</p><pre><code>明月</code></pre></body></html>"
+    Path("text.html").write_text(page, encoding="utf-8")
+    of_page = run("poem", "-m", poet, "text.html", "--length", "5")
+    assert of_page.stdout == result.stdout
+    assert "Left out of the pages: 1 word of code" in of_page.stderr
+    Path("text.vtt").write_text("WEBVTT\n\n00:01.000 --> 00:02.000\n<v Ann>春风\n", encoding="utf-8")
+    assert "text.vtt is a dialogue; give a text" in run("poem", "-m", poet, "text.vtt", code=2).stderr
     assert [len(line) for line in run("poem", "-m", poet, "春风").stdout.splitlines()] == [7] * 4
 
 

@@ -230,12 +230,16 @@ def test_mistakes(checkpoint: str, records: str):
     arguments = ["summarize", records, "-m", checkpoint, "--ray"]
     mistake(*arguments, "local", says="--output must be a folder")
     mistake(*arguments, "local", "-o", "out.jsonl", says="--output must be a folder")
+    mistake(*arguments, "local", "-o", "out.txt.gz", says="--output must be a folder")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        nobody = f"127.0.0.1:{server.getsockname()[1]}"
+    Path("there.txt").mkdir()
+    for folder in ("summaries-v1.2", "there.txt"):  # a dot may be in the name of a folder
+        mistake(*arguments, nobody, "-o", folder, says=f"--ray: no cluster at '{nobody}'")
     Path("out").mkdir()
     Path("out/notes.txt").write_text("mine")
     mistake(*arguments, "local", "-o", "out", says="out holds notes.txt")
     Path("out/notes.txt").unlink()
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        nobody = f"127.0.0.1:{server.getsockname()[1]}"
     for address in (nobody, "head"):
         mistake(*arguments, address, "-o", "out", says=f"--ray: no cluster at '{address}'")
     with alone(Path("out") / LOCK):  # another run into the folder

@@ -639,3 +639,8 @@ def test_queries_that_cannot_be(checkpoint: str, paper: str):
     mistake("summarize", "-m", checkpoint, paper, "--query", "Who?", "--cut", says="leave it out, or --cut")
     mistake("summarize", "-m", "lexrank", paper, "--query", "Who?", says="--query does not go with this --model")
     mistake("summarize", "-m", checkpoint, "--book", paper, "--query", "Who?", says="leave out --query")
+    rows = write_jsonl("rows.jsonl", [{"text": "One."}, {"text": "Two.", "query": "Who?"}])
+    for option in ("--cut", "--mark-copied", "--show-phrases"):
+        command = ("summarize", "-m", checkpoint, rows, option, "-o", "out.jsonl")
+        mistake(*command, says=["rows.jsonl:2: ", "column `query`", f"leave out {option}"])
+        assert not Path("out.jsonl").exists()  # nothing is written before

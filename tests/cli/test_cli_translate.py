@@ -84,6 +84,10 @@ def test_translate_says_what_it_cut_and_what_it_cannot_read(checkpoint: str, wor
         *arguments, says="a: a document to translate must have exactly one of `text`, `sentences`, and this has turns"
     )
     assert not Path("refused.jsonl").exists()
+    # What a record asks is for summaries.
+    rows = ({"text": "Hello."}, {"text": "Hello.", "query": "What?"})
+    plain, asked = (run("translate", "-m", checkpoint, stdin=json.dumps(row)).stdout for row in rows)
+    assert plain == asked
     mistake(
         "translate", "-m", checkpoint, "--chunk-length", "2", stdin="a", says="`max_source_length` must be at least 3"
     )

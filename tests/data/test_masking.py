@@ -120,6 +120,27 @@ def test_masks_of_a_batch_depend_on_nothing_else(
         assert torch.equal(loaded["labels"], expected["labels"])
 
 
+def test_masks_of_a_batch_are_others_in_another_epoch(
+    processor: HatEncoderProcessor, windows: list[dict[str, Any]]
+) -> None:
+    """Also of a batch of one window; and in workers that outlive an epoch, with their copies of the collator."""
+    collator = MaskingCollator(processor, by_batch=True, seed=5)
+    workers: Any = {"num_workers": 1, "persistent_workers": True}
+    loader = DataLoader(windows[:1], batch_size=1, collate_fn=collator, **workers)  # type: ignore[arg-type]
+    labels = []
+    for epoch in range(3):
+        collator.set_epoch(epoch)
+        labels += [collator(windows[:1])["labels"]]
+        assert all(torch.equal(batch["labels"], labels[-1]) for batch in loader)
+    assert not any(torch.equal(a, b) for a, b in itertools.combinations(labels, 2))
+    collator.set_epoch(1)
+    assert torch.equal(collator(windows[:1])["labels"], labels[1])
+    static = MaskingCollator(processor, static=True)
+    expected = static(windows[:1])["labels"]
+    static.set_epoch(1)
+    assert torch.equal(static(windows[:1])["labels"], expected)
+
+
 def test_left_padding_and_multiples(processor: HatEncoderProcessor, windows: list[dict[str, Any]]) -> None:
     tokenizer = processor.tokenizer
     side = tokenizer.padding_side

@@ -84,6 +84,41 @@ def test_documents_with_phrases(tokenizer: PreTrainedTokenizerFast, tmp_path: Pa
     assert expected["phrase_values"][0] == [0.5, 2.0, 1.0]
 
 
+def test_places_that_would_move_are_refused(tokenizer: PreTrainedTokenizerFast, tmp_path: Path) -> None:
+    """Phrases given as words are found wherever they are."""
+    file, text = tmp_path / "a.jsonl", " ".join(DOCUMENTS * 4)
+
+    def documents(row: dict[str, Any], **options: Any) -> Any:
+        file.write_text(json.dumps(row) + "\n", encoding="utf-8")
+        return load_documents(file, phrases_column="key", **options)
+
+    words, places = [["bridge", 1]], [["bridge", 1], [0, 6, 1]]
+    changed = {"text": f"um {text}", "key": words}
+    assert documents(changed, fillers="english")["phrases"][0][0]["text"] == "bridge"
+    moved = "has the start and end of a phrase, .*; give its words, or"
+    with pytest.raises(BadLineError, match=f"column 'key' {moved} a source without these"):
+        documents({**changed, "key": places}, fillers="english")
+    assert documents({"text": text, "key": places}, fillers="english")["phrases"][0][1]["end"] == 6
+    turns = [{"role": "A", "content": " "}, {"role": "B", "content": text}]
+    with pytest.raises(BadLineError, match=f"column 'key' {moved} a source without these"):
+        documents({"turns": turns, "key": places})
+    processor = HighlightTransformerProcessor(tokenizer)
+    condensed: dict[str, Any] = {"max_source_length": 64, "long_documents": "condense"}
+    asked, query = {"max_source_length": 64}, {"query": "Who?", "id": "7"}
+    for row, options, message in (
+        ({"text": text}, condensed, f"that begins .* {moved} long_documents='cut'"),
+        ({"text": text, **query}, asked, f"with id '7' {moved} no query"),
+    ):
+        named = {"query_column": "query"} if "query" in row else {}
+        tokenize_documents(documents({**row, "key": words}, **named), processor, **options)
+        found = documents({**row, "key": places}, **named)
+        with pytest.raises(ValueError, match=message):
+            tokenize_documents(found, processor, **options)
+        tokenize_documents(found, tokenizer, **options)  # which highlights nothing
+    short = documents({"text": "a bridge", "key": [[2, 8, 1]]})
+    assert tokenize_documents(short, processor, **condensed)[0]["phrase_values"] == [1.0]
+
+
 def test_bad_lines_and_columns(tmp_path: Path) -> None:
     file = tmp_path / "a.jsonl"
     file.write_text('{"text": "a b", "key": [["a", 1]]}\n{"text": "a b", "key": [["a", -1]]}\n')

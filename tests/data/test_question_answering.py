@@ -1,5 +1,6 @@
 """Questions on a context: windows, the answer's place, and answers from logits."""
 
+import copy
 import itertools
 from typing import Any
 
@@ -9,6 +10,7 @@ import torch
 from datasets import Dataset
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers.processors import RobertaProcessing
 from transformers import PreTrainedTokenizerFast
 
 from hier_models import HatEncoderConfig, HatEncoderForQuestionAnswering, HatEncoderProcessor
@@ -41,7 +43,7 @@ def row(context: str, *answers: str, question: str = " What was it? ") -> dict[s
     }
 
 
-def tokenized(rows: list[dict[str, Any]], processor: HatEncoderProcessor, **options: Any) -> Dataset:
+def tokenized(rows: list[dict[str, Any]], processor: Any, **options: Any) -> Dataset:
     return tokenize_questions(
         Dataset.from_list(rows), processor, **{"max_length": 60, "stride": 20, "max_question_length": 24, **options}
     )
@@ -338,11 +340,21 @@ def test_bad_answers(processor: HatEncoderProcessor, answers: dict[str, Any], me
         ({"max_question_length": 2}, "at least 3"),
         ({"stride": 60}, "`stride` must be"),
         ({"stride": -1}, "`stride` must be"),
+        ({"stride": 34}, "`stride` must be .* 0 to below 34, .* max_length=60 .* max_question_length=24 .*; got 34"),
     ],
 )
 def test_bad_lengths(processor: HatEncoderProcessor, options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         tokenized([row(LONG)], processor, **options)
+
+
+def test_any_stride_that_is_allowed_leaves_room_for_a_long_question(tokenizer: PreTrainedTokenizerFast) -> None:
+    """As a tokenizer of RoBERTa's has it, whose pairs have two separators more than its texts."""
+    plain = copy.deepcopy(tokenizer)
+    plain.backend_tokenizer.post_processor = RobertaProcessing(("</s>", EOS), ("<s>", BOS))
+    assert len(tokenized([row(LONG, question=LONG)], plain, stride=33)) > 1
+    with pytest.raises(ValueError, match=r"`stride` must be .* 0 to below 34, .* and 2 separators; got 34"):
+        tokenized([row(LONG, question=LONG)], plain, stride=34)
 
 
 def test_bad_columns_and_padding_side(processor: HatEncoderProcessor) -> None:

@@ -226,6 +226,31 @@ def test_an_answer_that_is_no_option(answer):
         resolve_choices(row).normalize(row)
 
 
+@pytest.mark.parametrize(
+    ("options", "answer", "label"),
+    [
+        (["2", "4", "1", "3"], "2", None),
+        (["B", "A", "C", "D"], "B", None),
+        (["b", "A", "C", "D"], "b", None),
+        (["2", "4", "1", "3"], 2, 2),
+        (["0", "4", "2", "3"], "2", 2),
+        (["A", "B", "C", "D"], "B", 1),
+        (["2", "2", "1", "3"], "2", 2),
+        (["20", "40", "10", "30"], "40", 1),
+    ],
+)
+def test_options_that_are_numbers_or_letters(options, answer, label):
+    row = choices(answer, options=options)
+    if label is not None:
+        assert resolve_choices(row).normalize(row)["label"] == label
+        return
+    is_number = answer.isdecimal()
+    also, other = ("number of option 2", "letter") if is_number else ("letter of option 1", "number")
+    message = f"column 'answer' is ambiguous: '{answer}' is option 0, and the {also}; give the right one's {other}"
+    with pytest.raises(BadRecord, match=message):
+        resolve_choices(row).normalize(row)
+
+
 def test_options_that_cannot_be_used():
     first = resolve_choices(choices("A"))
     with pytest.raises(BadRecord, match="column 'options' has 3 options where the first record has 4"):

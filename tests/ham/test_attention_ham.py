@@ -413,6 +413,14 @@ def test_other_precisions(fused, dtype):
     torch.testing.assert_close(got.double(), expected, rtol=0, atol=20 * torch.finfo(dtype).eps)
 
 
+@pytest.mark.parametrize("depth", [1, 2, 3])
+def test_states_whose_products_float16_cannot_hold(fused, depth):
+    states, module = 12 * random(1, 8, 512).detach(), make(512, depth)
+    expected, _ = module(states, states)
+    got, _ = module.half()(states.half(), states.half())
+    torch.testing.assert_close(got.double(), expected, rtol=0.01, atol=0.1)
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("scoring", SCORINGS)
 @pytest.mark.parametrize("heads", [1, 2])

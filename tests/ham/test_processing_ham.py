@@ -112,7 +112,7 @@ def test_a_batch_is_padded(poems, side):
             assert torch.equal(collated[name], batch[name])
 
 
-def test_what_is_cut_is_counted(texts, poems, caplog):
+def test_what_is_cut_is_counted(texts, poems, caplog, monkeypatch):
     whole = texts(DOCUMENTS[0])["input_ids"]
     cut = texts(DOCUMENTS[0], truncation=True, max_length=10, return_truncation=True)
     assert cut["input_ids"] == [*whole[:9], EOS]
@@ -126,6 +126,8 @@ def test_what_is_cut_is_counted(texts, poems, caplog):
     assert poems(keywords="花", lines=FIVE[0][:3], truncation=True, max_length=2)["input_ids"][-1] == EOS
     with pytest.raises(ValueError, match="`max_length` must be at least 2"):
         poems(keywords="花", lines=FIVE[0][:3], truncation=True, max_length=1)
+    monkeypatch.setattr(poems.tokenizer, "truncation_side", "left")
+    assert poems(keywords="花", lines=FIVE[0][:3], truncation=True, max_length=8)["input_ids"] == cut["input_ids"]
 
 
 def test_characters_of_the_vocabulary(poems):

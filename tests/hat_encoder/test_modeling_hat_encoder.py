@@ -497,6 +497,12 @@ class TestLoss:
         inside = model(ids[:1], start_positions=torch.tensor([2]), end_positions=torch.tensor([4])).loss
         both = model(ids, start_positions=torch.tensor([2, 30]), end_positions=torch.tensor([4, 9])).loss
         torch.testing.assert_close(both, inside)
+        before = model(ids, start_positions=torch.tensor([2, -1]), end_positions=torch.tensor([4, -1])).loss
+        torch.testing.assert_close(before, inside)
+        none = model(ids, start_positions=torch.tensor([9, -1]), end_positions=torch.tensor([30, 9])).loss
+        none.backward()
+        assert none == 0
+        assert not any(part.grad.any() for part in model.qa_outputs.parameters())
 
 
 class TestResizing:

@@ -10,7 +10,14 @@ import pytest
 import torch
 from transformers import AutoProcessor, PreTrainedTokenizerFast, RobertaConfig, RobertaForTokenClassification
 
-from hier_models import HighlightTransformerProcessor, KeyPhraseExtractor, PhraseFinder, PhraseFunction
+from hier_models import (
+    HatEncoderConfig,
+    HatEncoderForTokenClassification,
+    HighlightTransformerProcessor,
+    KeyPhraseExtractor,
+    PhraseFinder,
+    PhraseFunction,
+)
 from hier_models.data import fit_key_phrases
 from hier_models.data.stopwords import load_stopwords
 from hier_models.models.keywords import text_rank
@@ -179,6 +186,23 @@ def test_a_tagger(tokenizer: PreTrainedTokenizerFast, tagger: str, tmp_path: Pat
     assert pickle.dumps(processor) == state
     processor.save_pretrained(tmp_path)
     assert AutoProcessor.from_pretrained(tmp_path)(text=TEXT) == processor(text=TEXT)
+
+
+@pytest.mark.parametrize("kind", ["top-down", "hat-encoder", "roberta"])
+def test_a_tagger_is_asked_no_more_than_it_takes(
+    tokenizer: PreTrainedTokenizerFast, tiny_tagger: Any, kind: str, tmp_path: Path
+) -> None:
+    sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 1}
+    sizes |= {"vocab_size": len(tokenizer), "max_position_embeddings": 66, "num_labels": 2}
+    model = {
+        "top-down": lambda: tiny_tagger,
+        "hat-encoder": lambda: HatEncoderForTokenClassification(HatEncoderConfig(**sizes)),
+        "roberta": lambda: RobertaForTokenClassification(RobertaConfig(**sizes)),
+    }[kind]()
+    for part in (model, tokenizer):  # whose own limit is none
+        part.save_pretrained(tmp_path)
+    long = " ".join([TEXT] * 8)
+    assert all(len(phrase.spans) >= 8 for phrase in ImportantPhrases(str(tmp_path), STOPWORDS).find(long)[:3])
 
 
 def test_made_by_name(tokenizer: PreTrainedTokenizerFast, tagger: str) -> None:

@@ -4,6 +4,7 @@ A new family adds an `ExportCase`. The same function looks at what was exported 
 was loaded.
 """
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -411,6 +412,9 @@ def test_what_is_written(name, made, tmp_path):
         assert path.read_bytes() == source.read_bytes()
     assert type(AutoConfig.from_pretrained(folder)) is type(model.config)
     assert type(AutoProcessor.from_pretrained(folder)) is type(processor)
+    has_pipeline = case.task is not None or case.auto == "AutoModelForSeq2SeqLM"
+    assert ("custom_pipelines" in json.loads((folder / "config.json").read_text())) is has_pipeline
+    assert any(path.name == "document_pipeline_hier.py" for path in folder.iterdir()) is has_pipeline
     card = ModelCard.load(folder / "README.md")
     assert card.data.pipeline_tag == case.tag
     assert card.data.tags == ["hier_models", model.config.model_type]
@@ -419,6 +423,14 @@ def test_what_is_written(name, made, tmp_path):
         assert line in card.text, line
     for line in case.absent:
         assert line not in card.text, line
+
+
+def test_a_tagger_that_began_as_an_exported_summarizer_is_none(tokenizer, tmp_path):
+    summarizer = hier_models.export(*top_down(tokenizer, None, "ForConditionalGeneration"), tmp_path / "summarizer")
+    tagger = hier_models.TopDownTransformerForTokenClassification.from_pretrained(summarizer)
+    tagger.config.custom_pipelines = {**vars(tagger.config)["custom_pipelines"], "of-my-own": {}}
+    folder = hier_models.export(tagger, AutoProcessor.from_pretrained(summarizer), tmp_path / "tagger")
+    assert json.loads((folder / "config.json").read_text())["custom_pipelines"] == {"of-my-own": {}}
 
 
 TAG = """

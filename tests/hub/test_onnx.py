@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
-from transformers import PreTrainedModel
+from transformers import AutoModelForSeq2SeqLM, PreTrainedModel
 
+from hier_models import MINI
 from hier_models.hub import onnx_export
 from hier_models.hub.onnx_export import export_onnx
 from hier_models.hub.onnx_running import DECODER, ENCODER, SETTINGS, SHARED, OnnxSummarizer
@@ -30,8 +31,13 @@ def make(case: Case, **settings: Any) -> PreTrainedModel:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("case", "settings"),
-    [(HAT_BART, {"use_copy": True, "silent_markers": True}), (HIGHLIGHT, {}), (TOP_DOWN, {})],
-    ids=["hat_bart", "highlight_transformer", "top_down_transformer"],
+    [
+        (HAT_BART, {"use_copy": True, "silent_markers": True}),
+        (HIGHLIGHT, {}),
+        (TOP_DOWN, {}),
+        (TOP_DOWN, {"eos_token_id": [2, 11], "forced_eos_token_id": [11, 2]}),
+    ],
+    ids=["hat_bart", "highlight_transformer", "top_down_transformer", "several_ends"],
 )
 def test_tokens_are_those_of_generate(case: Case, settings: dict[str, Any], tmp_path: Path):
     pytest.importorskip("onnxscript")
@@ -96,6 +102,46 @@ def test_what_cannot_be_exported(tmp_path: Path):
     with pytest.raises(ValueError, match="CoarseToFineLstmForConditionalGeneration cannot be exported"):
         export_onnx(make(COARSE_TO_FINE), NoProcessor(), tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "neutral"),
+    [
+        ("repetition_penalty", 1.3, 1.0),
+        ("encoder_repetition_penalty", 1.3, 1.0),
+        ("encoder_no_repeat_ngram_size", 3, 0),
+        ("bad_words_ids", [[7]], None),
+        ("suppress_tokens", [7], []),
+        ("begin_suppress_tokens", [7], None),
+        ("exponential_decay_length_penalty", (4, 1.2), None),
+        ("guidance_scale", 1.5, 1),
+        ("stop_strings", ["."], None),
+        ("a_setting_of_later_releases", 2, False),
+    ],
+)
+def test_settings_that_an_export_would_drop(
+    name: str, value: Any, neutral: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    model = make(TOP_DOWN)
+    config = model.generation_config
+    for harmless, given in {"num_beams": 4, "length_penalty": 2.0, "do_sample": True, "top_p": 0.9}.items():
+        setattr(config, harmless, given)
+    setattr(config, name, value)
+    with pytest.raises(ValueError, match=rf"generation_config sets {name}, .*Set it to None") as caught:
+        export_onnx(model, NoProcessor(), tmp_path / "out")
+    assert "top_p" not in str(caught.value)
+    assert not (tmp_path / "out").exists()
+    setattr(config, name, neutral)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)  # what is asked next
+    with pytest.raises(ImportError, match="onnx and onnxscript missing"):
+        export_onnx(model, NoProcessor(), tmp_path / "out")
+
+
+def test_the_packaged_checkpoint_can_be_exported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    model = AutoModelForSeq2SeqLM.from_pretrained(MINI)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ImportError, match="onnx and onnxscript missing"):
+        export_onnx(model, NoProcessor(), tmp_path / "out")
 
 
 def test_folders_that_cannot_be_run(tmp_path: Path):

@@ -3,7 +3,9 @@
 import pytest
 import torch
 
+from hier_models import HatBartConfig
 from hier_models.models import copy_mechanism, losses
+from hier_models.models.bart_body import copied_tokens
 from hier_models.models.copy_mechanism import mix_log_probabilities
 
 
@@ -98,3 +100,13 @@ def test_of_the_size_of_the_logits_only_the_result_is_kept_for_training():
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
         mixed = mix_log_probabilities(logits, gate, weights, ids)
     assert {tensor.data_ptr() for tensor in kept if tensor.numel() >= logits.numel()} == {mixed.data_ptr()}
+
+
+@pytest.mark.parametrize("eos", [2, [2], [2, 4], None])
+def test_ends_are_not_copied(eos):
+    ids = torch.tensor([[0, 9, 2, 8, 4, 1]])
+    config = HatBartConfig(vocab_size=10, eos_token_id=eos, bos_token_id=0, pad_token_id=1)
+    ends = eos if isinstance(eos, list) else [eos]
+    expected = [[int(token not in (0, 1, *ends)) for token in ids[0].tolist()]]
+    for mask in (None, torch.ones_like(ids)):
+        assert copied_tokens(config, ids, mask, torch.zeros(1, 6, 4)).tolist() == expected

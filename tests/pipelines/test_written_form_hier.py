@@ -50,6 +50,12 @@ def test_documents_without_any_use():
         assert restore_written_form("a cat ( small ) sat.", document) == "A cat (small) sat."
 
 
+@pytest.mark.parametrize("text", ["नमस्ते दुनिया", "שָׁלוֹם", "ไม่ใช่", "Cafe\u0301 au lait", "\u0301"])
+def test_marks_of_their_own_stay_behind_their_letters(text):
+    for document in ("Hello world.", f"Hello {text} world."):
+        assert restore_written_form(text, document) == text
+
+
 def test_spaces_go_by_two_words_before_them():
     document = "It replaces encodings.idna here. IDNA is old. IDNA is slow."
     assert restore_written_form("it replaces encodings. idna here.", document) == "It replaces encodings.idna here."

@@ -30,13 +30,14 @@ class Pipe:
     def preprocess(self, document: dict[str, Any]) -> dict[str, Any]:
         if "unreadable" in document["text"]:
             raise RuntimeError("a secret")
-        return {"examples": SimpleNamespace(text=document["text"], notes={}, counts={})}
+        notes = {"parts": document["text"].split("|")} if "|" in document["text"] else {}
+        return {"examples": SimpleNamespace(text=document["text"], notes=notes, counts={})}
 
     def forward(self, inputs: dict[str, Any], stopping_criteria: list[Any]) -> dict[str, Any]:
         texts = [example.text for example in inputs["examples"]]
         self.batches.append(texts)
         assert self.go.acquire(timeout=30)
-        rows = 2 * len(texts)
+        rows = 2 * sum(len(example.notes.get("parts", "1")) for example in inputs["examples"])
         for length in range(2, 5):
             self.steps += 1
             assert not stopping_criteria[0](torch.arange(rows * length).reshape(rows, length), None).any()
@@ -149,13 +150,20 @@ def test_a_fault_is_of_the_one_who_has_it(caplog: pytest.LogCaptureFixture):
     assert desk.finish()[-1] == ("again", "error", {"status": 422, "detail": "`length` must be known."})
 
 
-def test_who_looks_on_sees_their_own(monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize(
+    ("first", "seen"),
+    [
+        # Of two documents and two beams the third row, without the token that begins all.
+        ("one", ["5", "7 8", "9 10 11"]),
+        ("o|n|e|s", ["17", "25 26", "33 34 35"]),  # the ninth, behind those of four paragraphs
+    ],
+)
+def test_who_looks_on_sees_their_own(monkeypatch: pytest.MonkeyPatch, first: str, seen: list[str]):
     monkeypatch.setattr("hier_models.serving.batching.SHOWN_EVERY", 0)
     desk = Desk(wait=0.5)
-    desk.bring("one")
+    desk.bring(first)
     desk.bring("two", shows=True)
     told = desk.finish()
-    assert [event for event in told if event[0] == "one"] == [("one", "summary", {"summary": "one"})]
-    # Of two documents and two beams the third row, without the token that begins all.
+    assert [event for event in told if event[0] == first] == [(first, "summary", {"summary": first})]
     texts = [data["text"] for text, name, data in told if (text, name) == ("two", "writing")]
-    assert texts == ["5", "7 8", "9 10 11"]
+    assert texts == seen

@@ -211,7 +211,7 @@ def test_a_question(server: Running, visit):
     answer = server.ask(text=long, query="Which is number 50?").json()
     assert page.locator("#summary").text_content().split() == answer["summary"].split()
     assert answer["summary"] != server.ask(text=long).json()["summary"]
-    assert "those least like the question" in page.locator("#note").text_content()
+    assert "what is least like the question" in page.locator("#note").text_content()
     assert fits(page)
 
 

@@ -1,6 +1,7 @@
 """`hier-models serve`, as its users meet it: a process, and requests."""
 
 import json
+import re
 import signal
 import socket
 import time
@@ -185,12 +186,21 @@ def test_other_mistakes(server: Running):
             ({"Host": "evil.example"}, "not for evil.example"),
             ({"Host": "127.0.0.1.evil.example:80"}, "not for"),
             ({"Origin": "https://evil.example"}, "A page of evil.example may not"),
+            ({"Origin": "null"}, "A page of null may not"),  # of a file, or of a frame in a sandbox
         ):
             answer = client.post("/summarize", json={"text": "One."}, headers=headers)
             assert answer.status_code == 403
             assert says in answer.json()["detail"]
         own = {"Origin": server.url}
         assert client.post("/summarize", json={"text": "One."}, headers=own).status_code == 200
+
+
+def test_the_page_sets_what_its_scripts_read(server: Running):
+    """Such as the page of a PDF, before each sentence of the list of sources."""
+    with server.client() as client:
+        page = client.get("/").text
+    read = set(re.findall(r"\bdataset\.(\w+)", page))
+    assert {"sources", "page"} <= read == set(re.findall(r"\bdataset\.(\w+) = ", page))
 
 
 def test_token(model: str):

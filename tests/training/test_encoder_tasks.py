@@ -36,7 +36,7 @@ from hier_models.training.smoke_rows import ROWS as SMOKE_ROWS
 from hier_models.training.smoke_rows import train_tokenizer
 from hier_models.training.tasks import task_class
 from hier_models.training.tasks.encoder import EncoderTask
-from hier_models.training.tasks.masked_lm import perplexity, sums_over_tokens
+from hier_models.training.tasks.masked_lm import _MaskOrPad, perplexity, sums_over_tokens
 from hier_models.training.tasks.multiple_choice import complete
 
 
@@ -246,9 +246,12 @@ def test_masked_lm_from_a_stream_and_from_several_sources(values, tmp_path):
     whole = run_task("masked_lm", values, tmp_path, **options)
     assert whole["truncation"]["train"]["sentences"] == 64 + 2 * 24
     assert set(whole["set_aside"]) == {"train", "validation", "also_train_0", "also_train_1"}
-    streamed = run_task("masked_lm", values, tmp_path, **options, streaming=True, shuffle_buffer=4, overwrite=True)
+    options["overwrite"] = True
+    streamed = run_task("masked_lm", values, tmp_path, **options, streaming=True, shuffle_buffer=4)
     assert streamed["evaluation"]["masked_tokens"] == whole["evaluation"]["masked_tokens"]
     assert streamed["truncation"]["train"]["rows"] > 0
+    few = run_task("masked_lm", values, tmp_path, **options, max_train_documents=2)
+    assert few["truncation"]["train"]["sentences"] == 3 * 16  # of each source
 
 
 @pytest.mark.parametrize("task", ROWS)
@@ -286,6 +289,29 @@ def test_masked_lm_goes_on_with_the_same_masks(values, tmp_path, workers):
     assert results["resumed_from"] == str(stopped / "checkpoint-2")
     expected, found = (load_file(folder / "model.safetensors") for folder in (whole, stopped))
     assert all(torch.equal(found[name], value) for name, value in expected.items())
+
+
+def test_masks_are_others_in_the_next_epoch(values, tmp_path, monkeypatch):
+    """Of each window in a batch of its own; and the same ones when the run goes on."""
+    seen, plain = [], _MaskOrPad.__call__
+
+    def record(self, examples):
+        batch = plain(self, examples)
+        if "labels" not in examples[0]:
+            seen.append((tuple(examples[0]["input_ids"]), tuple(batch["labels"][0].tolist())))
+        return batch
+
+    monkeypatch.setattr(_MaskOrPad, "__call__", record)
+    values |= {"max_source_length": 64, "per_device_train_batch_size": 1, "save_strategy": "epoch"}
+    values |= {"max_steps": -1, "num_train_epochs": 3}
+    run_task("masked_lm", values, tmp_path, ROWS["masked_lm"][:2])
+    masks, rows = list(seen), len(seen) // 3
+    assert rows > 1
+    assert len(set(masks)) == 3 * rows > len({window for window, _ in masks}) == rows
+    shutil.copytree(tmp_path / "run" / f"checkpoint-{2 * rows}", tmp_path / "stopped" / f"checkpoint-{2 * rows}")
+    seen.clear()
+    run_task("masked_lm", values, tmp_path, ROWS["masked_lm"][:2], output_dir=str(tmp_path / "stopped"))
+    assert seen == masks[2 * rows :]
 
 
 def test_transcripts_to_pretrain_on_lose_their_fillers(values, tmp_path):
@@ -450,6 +476,13 @@ def test_dropout_holds_after_resuming_in_the_middle_of_either_epoch(values, tmp_
     [
         ("question_answering", {"text_column": "a"}, "data: text_column means nothing to question_answering"),
         ("classification", {"test_split": "test"}, "data: test_split means nothing to classification"),
+        ("classification", {"key_phrases": "fit"}, "data: key_phrases means nothing to classification"),
+        ("masked_lm", {"phrases_column": "a"}, "data: phrases_column means nothing to masked_lm"),
+        (
+            "question_answering",
+            {"max_source_length": 160},
+            "stride must be 0 or more and less than 95, .* max_source_length=160 .* max_question_length=64 .* got 128",
+        ),
         ("masked_lm", {"num_beams": 2}, "generation: num_beams means nothing to masked_lm"),
         ("classification", {"streaming": True}, "data: streaming goes with masked_lm, not with classification"),
         ("masked_lm", {"streaming": True, "dropout_free_epochs": 1}, "a stream has no epochs"),
@@ -526,7 +559,7 @@ def test_ids_that_occur_twice_do_not_mix_questions_up(values, tmp_path):
 @pytest.mark.parametrize("task", list(ROWS))
 def test_a_checkpoint_is_scored_as_after_training(values, tmp_path, task):
     trained = run_task(task, values, tmp_path)["evaluation"]
-    options = {} if task == "masked_lm" else {"predictions_file": tmp_path / "out.jsonl"}
+    options = {} if task == "masked_lm" else {"predictions_file": tmp_path / "new" / "folder" / "out.jsonl"}
     results = run_encoder_evaluation(
         str(tmp_path / "run"), str(tmp_path / "dev.jsonl"), use_cpu=True, results_file=tmp_path / "out.json", **options
     )
@@ -536,7 +569,7 @@ def test_a_checkpoint_is_scored_as_after_training(values, tmp_path, task):
         assert results[name] == (pytest.approx(value, rel=1e-4) if isinstance(value, float) else value), name
     assert json.loads((tmp_path / "out.json").read_text())["task"] == task
     if options:
-        lines = (tmp_path / "out.jsonl").read_text(encoding="utf-8").splitlines()
+        lines = options["predictions_file"].read_text(encoding="utf-8").splitlines()
         assert [json.loads(line)["id"] for line in lines] == [row["id"] for row in predictions_of(tmp_path)]
 
 

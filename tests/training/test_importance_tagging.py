@@ -1,5 +1,6 @@
 """The importance tagger: its scores, its task, the stock Trainer, and tagging with it."""
 
+import copy
 import json
 import logging
 import math
@@ -372,8 +373,12 @@ def test_what_cannot_be_a_tagger(processor, tiny_tagger, tokenizer, tmp_path):
             make()
 
 
-def test_a_tagger_of_another_family_is_asked_no_more_than_it_takes(processor, tokenizer):
+@pytest.mark.parametrize("says_its_limit", [True, False])
+def test_a_tagger_of_another_family_is_asked_no_more_than_it_takes(processor, says_its_limit, tokenizer):
     """RoBERTa's positions begin behind the padding token's: two fewer than the config says."""
+    if not says_its_limit:
+        processor = copy.deepcopy(processor)
+        processor.tokenizer.model_max_length = 10**30
     config = RobertaConfig(
         vocab_size=len(tokenizer),
         hidden_size=32,

@@ -113,6 +113,8 @@ def test_no_test_poems(values, tmp_path):
         ({"validation": "v.jsonl"}, "held_out_validation does not go with data: validation"),
         ({"streaming": True}, "streaming does not go with poem_generation"),
         ({"digits": "#"}, "digits means nothing to poem_generation"),
+        ({"text_column": "l"}, "text_column means nothing to poem_generation"),
+        ({"summary_column": "l"}, "summary_column means nothing to poem_generation"),
         ({"min_keyword_count": 99}, "poem_generation: .*no word is in 99 poems .*lower min_keyword_count"),
         ({"train": "nowhere.jsonl"}, "^data: train: no such file or folder: nowhere.jsonl"),
         ({"model_type": "hamm"}, "model: there is no model_type 'hamm'; did you mean ham"),

@@ -10,6 +10,7 @@ from transformers import AutoConfig, AutoModelForSeq2SeqLM
 from hier_models.training import Recipe, RecipeError, load_recipe, variant_names
 from hier_models.training.arguments import SECTIONS
 from hier_models.training.models import _without_hierarchy, source_length
+from hier_models.training.recipe_files import comparison_section
 
 
 RECIPES = sorted((Path(__file__).parents[2] / "examples" / "recipes").rglob("*.yaml"))
@@ -261,6 +262,23 @@ def test_mappings_lists_and_nothing(tmp_path):
     assert recipe.model.tokenizer is None
     assert recipe.training.lr_scheduler_kwargs == {"num_cycles": 2}
     assert recipe.training.label_names == ["labels"]
+
+
+@pytest.mark.parametrize("number", ["1e-4", "1E-4", "-1e+2", "1.5e3", ".5e1", "0.1", "-.5", "3."])
+def test_numbers_in_mappings_and_lists_are_numbers(tmp_path, number):
+    what = f"{{encoder: {number}, decoder: [{number}]}}"
+    text = f"run: {{learning_rates: {what}}}\nvariants: {{a: {{}}}}\ncomparison: {{tolerance: {number}}}\n"
+    (tmp_path / "a.yaml").write_text(f"{text}training: {{learning_rate: {number}, output_dir: x}}\n")
+    recipe = load_recipe(tmp_path / "a.yaml", variant="a")
+    assert recipe.run.rates() == {"encoder": float(number), "decoder": [float(number)]}
+    assert recipe.training.learning_rate == float(number)
+    assert comparison_section(tmp_path / "a.yaml") == {"tolerance": float(number)}
+
+
+@pytest.mark.parametrize("text", ["1e", "e4", "1e-4m", "1.2.3", "x1e4", "1-2"])
+def test_what_is_no_number_stays_text(tmp_path, text):
+    (tmp_path / "a.yaml").write_text(f"model: {{config_overrides: {{name: {text}}}}}\n")
+    assert load_recipe(tmp_path / "a.yaml").model.overrides() == {"name": text}
 
 
 @pytest.mark.parametrize("name", ["gradient_checkpointing", "activation_checkpointing"])

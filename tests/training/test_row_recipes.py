@@ -242,9 +242,13 @@ def test_references_of_a_file_are_used(coarse_model: Any, coarse_processor: Any,
     assert all(found[name] >= single[name] for name in ("rouge1", "rouge2", "rougeL"))
 
 
-@pytest.mark.parametrize("task", ["translation", "masked_lm", "importance_tagging", "question_answering"])
-@pytest.mark.parametrize("option", [{"several_references": True}, {"digits": "#"}])
-def test_other_tasks_have_no_use_for_references_and_digits(task: str, option: dict[str, Any], tmp_path: Any) -> None:
+OTHER_TASKS = ["translation", "masked_lm", "importance_tagging", "question_answering", "poem_generation"]
+PHRASE_OPTIONS = [{"phrases_column": "key"}, {"key_phrases": "fit"}, {"stopwords": "en"}]
+
+
+@pytest.mark.parametrize("task", OTHER_TASKS)
+@pytest.mark.parametrize("option", [{"several_references": True}, {"digits": "#"}, *PHRASE_OPTIONS])
+def test_other_tasks_have_no_use_for_these(task: str, option: dict[str, Any], tmp_path: Any) -> None:
     values = {"task": task, "train": "x", "output_dir": str(tmp_path), "use_cpu": True, "tokenizer": "y", **option}
     with pytest.raises(RecipeError, match=f"data: {next(iter(option))} means nothing to"):
         run_training(load_recipe(None, values))

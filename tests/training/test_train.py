@@ -645,6 +645,13 @@ def test_predictions_are_of_every_row_in_the_order_of_the_data(tmp_path):
     assert (predicting.dataloader_drop_last, predicting.train_sampling_strategy) == (False, "random")
 
 
+@pytest.mark.parametrize("kind", ["reduce_lr_on_plateau", "greedy"])
+def test_predictions_need_no_evaluations_for_the_learning_rate(tmp_path, kind):
+    options = {"lr_scheduler_type": kind, "lr_scheduler_kwargs": {"factor": 0.5}, "use_cpu": True}
+    predicting = for_prediction(Seq2SeqTrainingArguments(str(tmp_path), eval_strategy="epoch", **options))
+    assert (predicting.eval_strategy, predicting.lr_scheduler_type) == ("no", "constant")
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -670,6 +677,7 @@ def test_predictions_are_of_every_row_in_the_order_of_the_data(tmp_path):
         ({"max_length": 966}, "generation: max_length is 966, but the model has only 96 positions"),
         ({"eval_strategy": "steps", "eval_steps": 1}, "eval_strategy is on, but data: validation is not given"),
         ({"resume_from_checkpoint": "true"}, "holds no complete checkpoint"),
+        ({"resume_from_checkpoint": "runs/none"}, "resume_from_checkpoint: there is no folder 'runs/none'"),
         ({"resume_from_checkpoint": "x", "overwrite": True}, "exclude each other"),
         ({"num_beams": 1, "early_stopping": True}, "generation: .*early_stopping"),
         ({"config_overrides": {**SIZES, "vocab_size": 9}}, "tokens but the model only 9"),
@@ -810,7 +818,7 @@ def test_results_of_something_else_are_not_overwritten(values, tmp_path):
 
 
 def test_an_interrupted_run_is_not_resumed_by_another_recipe_unasked(values, tmp_path):
-    values |= {"save_strategy": "steps", "save_steps": 1, "max_steps": 1}
+    values |= {"save_strategy": "steps", "save_steps": 1, "max_steps": 1, "resume_from_checkpoint": False}
     run_training(load_recipe(None, values))
     (tmp_path / "run" / "results.json").unlink()
     other = {**values, "max_steps": 2, "learning_rate": 0.5}

@@ -321,6 +321,8 @@ def test_metrics_join_the_chunks_of_a_document(tokenizer):
         ({"bpe_codes": 0}, "bpe_codes must be at least 1, got 0"),
         ({"max_source_length": 100}, "max_source_length is 100, but the model has only 72 positions"),
         ({"source_column": "en"}, "source_column='en' is not a column"),
+        ({"text_column": "source"}, "data: text_column means nothing to translation"),
+        ({"fillers": "english"}, "data: fillers means nothing to translation"),
     ],
 )
 def test_mistakes(values, changes, message):

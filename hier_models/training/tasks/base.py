@@ -111,7 +111,7 @@ class Task(ABC):
         files = {"set_aside_file": self.set_aside_file(part), "report": self.set_aside.setdefault(part, LoadReport())}
         with named_in_errors(f"data: {part}" if further is None else f"{self.recipe.run.task}: also_train"):
             rows = loader(**{**data.loading(source, split), **files, **options})
-        return at_most(rows, getattr(data, f"max_{part}_documents", None))
+        return at_most(rows, getattr(data, f"max_{part if further is None else 'train'}_documents"))
 
     def model_arguments(self) -> ModelArguments:
         """Give the section `model` with what the data decide, such as a tokenizer that is fitted to them."""

@@ -21,7 +21,7 @@ from .. import key_phrases
 from ..arguments import Recipe, RecipeError, check_smallest
 from ..likelihood import READS, OtherSources, perplexity
 from ..models import Processor, positions
-from .base import Task, as_dicts, at_most
+from .base import Task, as_dicts
 
 
 logger = logging.getLogger(__name__)
@@ -148,8 +148,8 @@ class DenoisingTask(Task):
         first = self.load_by(read, part, text_column=data.text_column, source_kind=data.source_kind)
         if part == "validation":
             return first
-        more = [self.load_by(read, f"also_train_{i}", name) for i, name in enumerate(self.options.also_train or [])]
-        return [first, *(at_most(documents, data.max_train_documents) for documents in more)]
+        more = self.options.also_train or []
+        return [first, *(self.load_by(read, f"also_train_{i}", name) for i, name in enumerate(more))]
 
     def fitted_tokenizer(self) -> PreTrainedTokenizerBase:
         entries, length = cast(int, self.options.tokenizer_entries), self.recipe.data.max_source_length

@@ -34,7 +34,7 @@ SHIFTED_POSITIONS = {
 # What of the section data means nothing to any of them.
 UNUSED = (
     *("test", "test_split", "importance", "importance_tagger", "query_column", "several_references", "digits"),
-    "long_documents",
+    *("long_documents", "phrases_column", "key_phrases", "stopwords"),
 )
 
 

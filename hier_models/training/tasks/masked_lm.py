@@ -38,7 +38,10 @@ class MaskedLMArguments(EncoderArguments):
 
 
 class MaskedLMTask(EncoderTask):
-    """Documents packed into inputs of whole sentences; masks are drawn anew for each batch, in validation once."""
+    """Documents packed into inputs of whole sentences; masks are drawn anew in each epoch, in validation once.
+
+    A stream has no epochs: there they are others where windows come in another batch.
+    """
 
     arguments = MaskedLMArguments
     auto_class = "AutoModelForMaskedLM"
@@ -113,6 +116,7 @@ class _MaskOrPad:
     def __init__(self, processor: Processor, mlm_probability: float, seed: int) -> None:
         self.mask = MaskingCollator(processor, mlm_probability, seed=seed, by_batch=True)
         self.pad = HierDataCollator(processor)
+        self.set_epoch = self.mask.set_epoch
 
     def __call__(self, examples: Sequence[Mapping[str, Any]]) -> Any:
         return self.pad(examples) if "labels" in examples[0] else self.mask(list(examples))

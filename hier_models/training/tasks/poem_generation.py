@@ -99,7 +99,7 @@ class PoemGenerationTask(WritingTask):
     arguments = PoemGenerationArguments
     unused = (
         *("importance", "importance_tagger", "query_column", "fillers", "digits", "key_phrases", "source_kind"),
-        "long_documents",
+        *("long_documents", "text_column", "summary_column", "several_references", "phrases_column", "stopwords"),
     )
     document_metrics = tuple(f"{name}_{length}" for length in LINE_LENGTHS for name in POEM_METRICS)
     table = staticmethod(poem_table)

@@ -37,6 +37,15 @@ class QuestionAnsweringTask(EncoderTask):
         self._windows: dict[str, Any] = {}
         self._reports = {"train": QuestionReport(), "validation": QuestionReport()}
 
+    def check(self) -> None:
+        super().check()
+        length, question = self.recipe.data.max_source_length, self.options.max_question_length
+        room = length - question - 1  # at least a separator stands between; `tokenize_questions` knows how many
+        if not 0 <= self.options.stride < room:
+            left = f"what max_source_length={length} leaves beside max_question_length={question} and a separator"
+            wanted = f"stride must be 0 or more and less than {room}, {left}"
+            raise RecipeError(f"question_answering: {wanted}; got {self.options.stride}")
+
     def compute_metrics(self, processor: Processor) -> Callable[..., dict[str, float]]:
         return self._scores
 

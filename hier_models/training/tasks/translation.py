@@ -70,7 +70,10 @@ class TranslationTask(WritingTask):
     """Aligned documents in two languages, cut into chunks, scored with d-BLEU (HAT-BART, section 4.2)."""
 
     arguments = TranslationArguments
-    unused = ("importance", "importance_tagger", "query_column", "several_references", "digits", "long_documents")
+    unused = (
+        *("importance", "importance_tagger", "query_column", "several_references", "digits", "long_documents"),
+        *("text_column", "summary_column", "source_kind", "fillers", "phrases_column", "key_phrases", "stopwords"),
+    )
     in_order = True
     document_metrics = ("bleu", "perplexity")
     table = staticmethod(bleu_table)
