@@ -122,6 +122,34 @@ def test_without_what_is_its_own_it_is_bart(family, bart, folder, attention, pad
     assert torch.equal(model.generate(inputs["input_ids"], **settings), bart.generate(inputs["input_ids"], **settings))
 
 
+def test_training_keeps_expanded_states_once(family, folder):
+    """What becomes of them is made again, with the same dropout: loss and gradients are BART's, which keeps it."""
+    dropouts = {"activation_dropout": 0.3, "dropout": 0.2, "attention_dropout": 0.0, "attn_implementation": "sdpa"}
+    inputs = {"input_ids": make_source(16, batch=2), "labels": make_source(7, batch=2, seed=1)}
+    sizes = {(2 * 16 * 20, 20), (2 * 7 * 18, 18)}  # of both sides' states, the width behind
+    losses, gradients, kept = [], [], []
+    for model in (
+        family.summarizer.from_pretrained(folder, **family.plain, **dropouts).train(),
+        BartForConditionalGeneration.from_pretrained(folder, **dropouts).train(),
+    ):
+        found: list[torch.Tensor] = []
+
+        def keep(each: torch.Tensor, found: list[torch.Tensor] = found) -> torch.Tensor:
+            found.append(each)
+            return each
+
+        torch.manual_seed(0)
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda each: each):
+            losses.append(model(**inputs).loss)
+        losses[-1].backward()
+        gradients.append({name: parameter.grad for name, parameter in model.named_parameters()})
+        kept.append(sum((each.numel(), each.shape[-1]) in sizes for each in found if each.dim()))
+    assert kept == [5, 15]  # of five layers
+    assert torch.equal(*losses)
+    for name, gradient in gradients[1].items():
+        assert torch.equal(gradients[0][name], gradient), name
+
+
 def test_plain_from_pretrained_leaves_only_what_is_its_own_new(family, bart, folder, caplog):
     model, report = family.summarizer.from_pretrained(folder, **family.asked, output_loading_info=True)
     assert not report["unexpected_keys"]

@@ -1,16 +1,19 @@
 """Attention by batched matrix products on the CPU, forward and backward, with dropout of weights by bits.
 
 For attention with dropout torch has no fused kernel there: it makes all weights, in float32, and keeps them for the
-backward pass. Here those of some queries are made at a time, and made again in the backward pass.
+backward pass. Here those of some queries are made at a time, and made again in the backward pass, as may be whatever
+costs little to make and much to keep.
 
 Axes in shape comments: batch, heads, queries, keys, head_dim, blocks (of neighbouring queries).
 """
 
 import functools
-from collections.abc import Iterator
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol, cast
 
 import torch
+from torch.compiler import is_compiling
+from torch.utils.checkpoint import checkpoint
 
 
 # Attention weights of each head that are held at once.
@@ -197,3 +200,11 @@ class _AttendWithDropout(torch.autograd.Function):
             of_key[document] += found[1][0]
             of_value[document] += found[2][0]
         return of_query, of_key.to(key.dtype), of_value.to(value.dtype), None, None, None
+
+
+def made_again(function: Callable[[torch.Tensor], torch.Tensor], inputs: torch.Tensor, draws: bool) -> torch.Tensor:
+    """Apply a function that ends with a linear layer; of it, the backward pass finds `inputs` only."""
+    if not inputs.requires_grad or is_compiling():  # a compiler decides by itself what it keeps
+        return function(inputs)
+    # Stops before the linear layer, whose output nothing asks for.
+    return cast(torch.Tensor, checkpoint(function, inputs, use_reentrant=False, preserve_rng_state=draws))

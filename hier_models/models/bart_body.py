@@ -28,7 +28,7 @@ from transformers.utils import ModelOutput, TransformersKwargs
 from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
-from .attention_products import attend_with_dropout, drops_fast
+from .attention_products import attend_with_dropout, drops_fast, made_again
 from .input_checks import check_decoded, check_target, refuse_flash_mask
 
 
@@ -393,11 +393,52 @@ class BodyAttention(BartAttention):
 
 
 class BodyEncoderLayer(BartEncoderLayer):
-    """BART's encoder layer, with its attention."""
+    """BART's encoder layer, with its attention; training keeps less of it."""
+
+    normalize_before = False
 
     def __init__(self, config: PreTrainedConfig, layer_idx: int | None = None):
         super().__init__(config, layer_idx=layer_idx)
         self.self_attn.__class__ = BodyAttention  # another one would draw other random weights than BART's
+
+    def forward(
+        self,
+        hidden_states: torch.Tensor,  # (batch, units, d_model)
+        attention_mask: torch.Tensor | BlockMask | None = None,
+        **kwargs: Unpack[TransformersKwargs],
+    ) -> torch.Tensor:
+        """Update units by each other, then each by itself."""
+        attended, _ = self.self_attn(hidden_states, attention_mask=attention_mask, **kwargs)
+        hidden_states = self._feed_forward(after(self, self.self_attn_layer_norm, hidden_states, attended))
+        if hidden_states.dtype == torch.float16:  # as BART, which looks first whether one is infinite
+            most = torch.finfo(torch.float16).max - 1000
+            hidden_states = hidden_states.clamp(-most, most)
+        return hidden_states
+
+    def _feed_forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
+        return after(self, self.final_layer_norm, hidden_states, feed_forward(self, hidden_states))
+
+
+def before(layer: Any, norm: nn.LayerNorm, hidden_states: torch.Tensor) -> torch.Tensor:
+    """Norm what a layer reads, where norms stand before."""
+    return norm(hidden_states) if layer.normalize_before else hidden_states
+
+
+def after(layer: Any, norm: nn.LayerNorm, residual: torch.Tensor, update: torch.Tensor) -> torch.Tensor:
+    """Add to the stream, and norm it, where norms stand behind."""
+    hidden_states = residual + nn.functional.dropout(update, p=layer.dropout, training=layer.training)
+    return hidden_states if layer.normalize_before else norm(hidden_states)
+
+
+def feed_forward(layer: Any, inputs: torch.Tensor) -> torch.Tensor:
+    """BART's feed-forward network; what its first product gave is kept for the backward pass, and no more."""
+    drops = layer.training and layer.activation_dropout > 0
+
+    def rest(expanded: torch.Tensor) -> torch.Tensor:
+        expanded = layer.activation_fn(expanded)
+        return layer.fc2(nn.functional.dropout(expanded, p=layer.activation_dropout, training=layer.training))
+
+    return made_again(rest, layer.fc1(inputs), drops)
 
 
 def keys_and_values(

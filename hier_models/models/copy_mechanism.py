@@ -16,7 +16,17 @@ from transformers.models.bart.modeling_bart import BartAttention, BartDecoderLay
 from transformers.processing_utils import Unpack
 from transformers.utils import TransformersKwargs
 
-from .bart_body import BartBodyDecoder, BodyAttention, attend, attention_sizes, keys_and_values, recorded
+from .bart_body import (
+    BartBodyDecoder,
+    BodyAttention,
+    after,
+    attend,
+    attention_sizes,
+    before,
+    feed_forward,
+    keys_and_values,
+    recorded,
+)
 from .losses import parts
 from .model_outputs import CopyDecoderOutput
 
@@ -124,24 +134,6 @@ class CopyDecoder(BartBodyDecoder):
     layer_class: Any = CopyDecoderLayer
     shares_sources = True
     output_class = CopyDecoderOutput
-
-
-def before(layer: Any, norm: nn.LayerNorm, hidden_states: torch.Tensor) -> torch.Tensor:
-    """Norm what a layer reads, where norms stand before."""
-    return norm(hidden_states) if layer.normalize_before else hidden_states
-
-
-def after(layer: Any, norm: nn.LayerNorm, residual: torch.Tensor, update: torch.Tensor) -> torch.Tensor:
-    """Add to the stream, and norm it, where norms stand behind."""
-    hidden_states = residual + nn.functional.dropout(update, p=layer.dropout, training=layer.training)
-    return hidden_states if layer.normalize_before else norm(hidden_states)
-
-
-def feed_forward(layer: Any, inputs: torch.Tensor) -> torch.Tensor:
-    """BART's feed-forward network."""
-    expanded = layer.activation_fn(layer.fc1(inputs))
-    expanded = nn.functional.dropout(expanded, p=layer.activation_dropout, training=layer.training)
-    return layer.fc2(expanded)
 
 
 # Score of copying with a closed gate: a probability of 0.0009.

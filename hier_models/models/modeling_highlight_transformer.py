@@ -21,11 +21,11 @@ from transformers.utils import TransformersKwargs, can_return_tuple
 from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
-from .bart_body import BartBodyModel, as_output, of_both, target_of, tensor_parallel_plan
+from .bart_body import BartBodyModel, after, as_output, before, feed_forward, of_both, target_of, tensor_parallel_plan
 from .bart_warm_start import BartWarmStart
 from .bos_positions import token_positions
 from .configuration_highlight_transformer import HighlightTransformerConfig
-from .copy_mechanism import CopyDecoder, after, before, feed_forward
+from .copy_mechanism import CopyDecoder
 from .highlight_attention import HighlightTransformerSelfAttention
 from .highlight_band import Band, check_phrases, make_band
 from .input_checks import check_length, check_shape, check_source, check_values

@@ -14,9 +14,8 @@ from transformers.masking_utils import create_bidirectional_mask
 from transformers.processing_utils import Unpack
 from transformers.utils import TransformersKwargs
 
-from .bart_body import BodyAttention, BodyEncoderLayer, attention_sizes
+from .bart_body import BodyAttention, BodyEncoderLayer, after, attention_sizes
 from .configuration_top_down_transformer import TopDownTransformerConfig
-from .copy_mechanism import after, feed_forward
 from .input_checks import refuse_flash_mask
 from .local_attention import TopDownTransformerLocalAttention
 from .segment_pooling import Segments, align, pool, segment_of_units
@@ -30,28 +29,16 @@ TOKENS_AT_ONCE = 2048
 class TopDownTransformerBottomUpLayer(BodyEncoderLayer):
     """BART's encoder layer, with local attention (section 2.1)."""
 
-    normalize_before = False
-
     def __init__(self, config: TopDownTransformerConfig, layer_idx: int, is_local: bool = True):
         super().__init__(config, layer_idx=layer_idx)
         if is_local:
             self.self_attn = TopDownTransformerLocalAttention(config, layer_idx=layer_idx)
 
-    def forward(
-        self,
-        hidden_states: torch.Tensor,  # (batch, units, d_model)
-        attention_mask: torch.Tensor | None = None,
-        **kwargs: Unpack[TransformersKwargs],
-    ) -> torch.Tensor:
-        """Update units by each other, then each by itself."""
-        attended, _ = self.self_attn(hidden_states, attention_mask=attention_mask, **kwargs)
-        return self._feed_forward(after(self, self.self_attn_layer_norm, hidden_states, attended))
-
     def _feed_forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
         at_once = torch.is_grad_enabled() or torch.compiler.is_compiling()
         if not at_once and hidden_states.shape[1] > TOKENS_AT_ONCE:
             return torch.cat([self._feed_forward(part) for part in hidden_states.split(TOKENS_AT_ONCE, dim=1)], dim=1)
-        return after(self, self.final_layer_norm, hidden_states, feed_forward(self, hidden_states))
+        return super()._feed_forward(hidden_states)
 
 
 class TopDownTransformerSegmentAttention(BodyAttention):
