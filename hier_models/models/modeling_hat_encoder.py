@@ -357,7 +357,7 @@ def check_inputs(
     elif not config.silent_markers:  # they take no position, see `silence_markers`
         check_length(config, input_ids, length)
     if bos_positions is not None:
-        check_bos_positions(bos_positions, (batch, length), attention_mask)
+        check_bos_positions(bos_positions, (batch, length))
 
 
 def check_length(config: PreTrainedConfig, input_ids: torch.Tensor | None, length: int) -> None:

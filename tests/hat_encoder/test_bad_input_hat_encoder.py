@@ -85,14 +85,6 @@ WRONG = {
         r"`bos_positions` must be \(batch=2, sentences\), got shape \(2,\)",
     ),
     "sentences of fewer rows": ({"input_ids": IDS, "bos_positions": torch.tensor([[0, 3]])}, r"got shape \(1, 2\)"),
-    "sentence on padding": (
-        {
-            "input_ids": IDS,
-            "attention_mask": (torch.arange(8) < 6).long().expand(2, -1),
-            "bos_positions": torch.tensor([[0, 5], [0, 6]]),
-        },
-        r"`bos_positions` must be positions of tokens, or -1 for padding; 6 in row 1 is padding by `attention_mask`",
-    ),
     "no sentences": ({"input_ids": IDS, "bos_positions": torch.zeros(2, 0, dtype=torch.long)}, r"got shape \(2, 0\)"),
     "sentences as a mask": ({"input_ids": IDS, "bos_positions": IDS == BOS}, r"must be integers, got torch.bool"),
     "sentences as floats": ({"input_ids": IDS, "bos_positions": torch.zeros(2, 1)}, r"must be integers.*float32"),
