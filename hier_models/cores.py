@@ -27,17 +27,19 @@ AT_ONCE = 8  # documents that a process is given, or a batch: so many each are l
 
 
 def on_cores(
-    pipe: Any, work: Work[Document, Result], documents: Iterator[Document], *, total: int, batch_size: int = 1
+    pipe: Any, work: Work[Document, Result], documents: Iterator[Document], *, total: int, batch_size: int | str = 1
 ) -> Generator[Result, None, None]:
     """Yield what `work`, which runs `pipe`, makes of documents, in their order: here, or by a process for each core.
 
-    Each process is given whole batches. What is made before an error is yielded before it is raised.
+    Each process is given whole batches, unless `batch_size` is "auto". What is made before an error is yielded before
+    it is raised.
     """
-    processes = _count_processes(pipe, -(-total // batch_size))
+    each = batch_size if isinstance(batch_size, int) else 1
+    processes = _count_processes(pipe, -(-total // each))
     if processes == 1:
         yield from work(documents)
     else:
-        yield from _by_processes(work, documents, total, processes, batch_size)
+        yield from _by_processes(work, documents, total, processes, each)
 
 
 def _count_processes(pipe: Any, parts: int) -> int:

@@ -203,8 +203,8 @@ def _as_summarize_does(pipe: Any, batch_size: int | str, settings: dict[str, Any
 
     kind = source_kind(documents.column_names)
     asked = ({name: row[name] for name in (kind, QUERY, PHRASES) if name in row} for row in documents)
-    work, least = partial(pipe, batch_size=batch_size, **settings), 1 if batch_size == "auto" else int(batch_size)
-    results = on_cores(pipe, work, asked, total=len(documents), batch_size=least)
+    work = partial(pipe, batch_size=batch_size, **settings)
+    results = on_cores(pipe, work, asked, total=len(documents), batch_size=batch_size)
     return [result[0]["summary_text"] for result in tqdm(results, "Summarizing", len(documents), disable=None)]
 
 

@@ -135,8 +135,7 @@ def run_job(
         if ray is None:
             left = (document for document in documents if document["id"] not in done)
             work = partial(make_texts, pipe, making=making, batch_size=batch_size, kind=kind, seed=seed)
-            each = batch_size if isinstance(batch_size, int) else 1
-            results = on_cores(pipe, work, left, total=rest, batch_size=each)
+            results = on_cores(pipe, work, left, total=rest, batch_size=batch_size)
         else:
             loading = (absolute(model), device, dtype, kind.task, importance_tagger and absolute(importance_tagger))
             load = partial(load_pipeline, *loading)

@@ -29,6 +29,7 @@ from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
 from .attention_products import attend_with_dropout, drops_fast, made_again
+from .config_checks import end_ids
 from .input_checks import check_decoded, check_target, refuse_flash_mask
 
 
@@ -282,8 +283,7 @@ def copied_tokens(
     if source_ids is None or states is None or source_ids.shape != states.shape[:2]:  # the head refuses them
         return attention_mask
     may_be = torch.ones_like(source_ids) if attention_mask is None else attention_mask.to(source_ids.device)
-    ends = config.eos_token_id if isinstance(config.eos_token_id, list) else [config.eos_token_id]
-    for special in (config.bos_token_id, *ends, config.pad_token_id):
+    for special in (config.bos_token_id, *end_ids(config), config.pad_token_id):
         if special is not None:
             may_be = may_be * (source_ids != special)
     return may_be
@@ -409,14 +409,14 @@ class BodyEncoderLayer(BartEncoderLayer):
     ) -> torch.Tensor:
         """Update units by each other, then each by itself."""
         attended, _ = self.self_attn(hidden_states, attention_mask=attention_mask, **kwargs)
-        hidden_states = self._feed_forward(after(self, self.self_attn_layer_norm, hidden_states, attended))
+        return self._feed_forward(after(self, self.self_attn_layer_norm, hidden_states, attended))
+
+    def _feed_forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
+        hidden_states = after(self, self.final_layer_norm, hidden_states, feed_forward(self, hidden_states))
         if hidden_states.dtype == torch.float16:  # as BART, which looks first whether one is infinite
             most = torch.finfo(torch.float16).max - 1000
             hidden_states = hidden_states.clamp(-most, most)
         return hidden_states
-
-    def _feed_forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
-        return after(self, self.final_layer_norm, hidden_states, feed_forward(self, hidden_states))
 
 
 def before(layer: Any, norm: nn.LayerNorm, hidden_states: torch.Tensor) -> torch.Tensor:

@@ -56,10 +56,14 @@ def check_token_ids(config: PreTrainedConfig, *names: str) -> None:
             raise ValueError(f"`{name}` must be in [0, vocab_size={config.vocab_size}), got {value}.{why}")
 
 
+def end_ids(config: PreTrainedConfig) -> list[int | None]:
+    """The tokens that end a text, of which a configuration may have several."""
+    return config.eos_token_id if isinstance(config.eos_token_id, list) else [config.eos_token_id]
+
+
 def check_marker(config: PreTrainedConfig) -> None:
     """Refuse a marker of sentences that is padding, or the end."""
-    ends = config.eos_token_id if isinstance(config.eos_token_id, list) else [config.eos_token_id]
-    for name, values in (("pad_token_id", [config.pad_token_id]), ("eos_token_id", ends)):
+    for name, values in (("pad_token_id", [config.pad_token_id]), ("eos_token_id", end_ids(config))):
         if config.bos_token_id in values:
             raise ValueError(
                 f"`{name}` must differ from `bos_token_id`, which marks sentences, got {config.bos_token_id} twice."

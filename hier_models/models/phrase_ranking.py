@@ -14,6 +14,7 @@ from transformers import AutoModelForTokenClassification, AutoTokenizer
 from .key_phrase_extraction import Array, Candidates, RankedPhrases
 from .keywords import text_rank
 from .phrase_words import is_unspaced, split_words
+from .text_inputs import NO_LIMIT, longest_text
 
 
 # Of the words of a document, TextRank takes so many, the best (Mihalcea and Tarau, 2004, section 3.1).
@@ -23,7 +24,6 @@ TITLE = 500
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s|(?<=[。！？])")
 # Windows of a long document that are tagged at once, and the class of important tokens.
 WINDOWS, IMPORTANT = 8, 1
-NO_LIMIT = 10**9  # a tokenizer without a limit says so with a huge number
 
 
 class TextRankPhrases(RankedPhrases, name="textrank"):
@@ -116,7 +116,7 @@ class ImportantPhrases(RankedPhrases, name="importance"):
                 raise ValueError(f"`tagger` must be a token classifier with two classes, got {kind} ({self.tagger})")
             self._loaded = model, AutoTokenizer.from_pretrained(self.tagger)
         model, tokenizer = self._loaded
-        longest = _longest(model, tokenizer)
+        longest = longest_text(model, tokenizer) or NO_LIMIT
         cut = {"truncation": True, "max_length": longest, "stride": longest // 4, "return_overflowing_tokens": True}
         encoded = tokenizer(text, **cut, padding=True, return_offsets_mapping=True, return_tensors="pt")
         parts = [encoded[name].split(WINDOWS) for name in ("input_ids", "attention_mask", "offset_mapping")]
@@ -127,15 +127,3 @@ class ImportantPhrases(RankedPhrases, name="importance"):
             for weight, (start, end) in zip(found.flatten().tolist(), places.flatten(0, 1).tolist(), strict=True):
                 weights[start:end] = np.maximum(weights[start:end], weight)
         return weights
-
-
-# Again in pipelines/importance_tagger_hier.py, as neither folder's files may import the other's.
-def _longest(model: Any, tokenizer: Any) -> int:
-    """How many tokens a tagger takes."""
-    if (own := getattr(model.config, "max_encoder_position_embeddings", None)) is not None:
-        return int(own)
-    limit = getattr(model.config, "max_position_embeddings", None) or NO_LIMIT
-    table = getattr(getattr(model.base_model, "embeddings", None), "position_embeddings", None)
-    if (padding := getattr(table, "padding_idx", None)) is not None:
-        limit -= padding + 1  # in the manner of RoBERTa, positions begin behind that of padding
-    return int(min(limit, tokenizer.model_max_length, NO_LIMIT))

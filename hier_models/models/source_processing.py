@@ -15,7 +15,7 @@ from transformers.utils.hub import cached_file
 from .sentence_splitting import split_sentences
 from .source_text import given_input, read_parts, read_rows, read_running_texts, read_texts, read_turn
 from .summary_lengths import begin_with_lengths
-from .text_inputs import without_special
+from .text_inputs import longest_text, without_special
 
 
 Place = tuple[int, int]  # first character, and the one after the last
@@ -216,6 +216,17 @@ class SourceProcessor(ProcessorMixin):
             data["labels"] = [
                 row + [-100] * (len(ids) - len(row)) for row, ids in zip(rows, padded["input_ids"], strict=True)
             ]
+
+    def longest_text(self, model: Any) -> int | None:
+        """Say how many tokens of a text an encoder can be given, special ones included.
+
+        Args:
+            model: The encoder, of whatever family; for one that knows no limit the tokenizer's counts.
+
+        Returns:
+            The number; None if there is no limit.
+        """
+        return longest_text(model, self.tokenizer)
 
 
 class GivesRunningText:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 
+NO_LIMIT = 10**9  # tokens; a tokenizer without a limit says so with a huge number
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -31,6 +32,18 @@ def without_special(ids: list[int], special: set[int], unknown: int | None) -> l
     if unknown is None:
         raise ValueError("the text contains a special token, and `tokenizer` has no unk_token to put in its place")
     return [unknown if i in special else i for i in ids]
+
+
+def longest_text(model: Any, tokenizer: Any) -> int | None:
+    """How many tokens an encoder takes, special ones included; None if it has no limit."""
+    if (own := getattr(model.config, "max_encoder_position_embeddings", None)) is not None:
+        return int(own)
+    limit = getattr(model.config, "max_position_embeddings", None) or NO_LIMIT
+    table = getattr(getattr(model.base_model, "embeddings", None), "position_embeddings", None)
+    if (padding := getattr(table, "padding_idx", None)) is not None:
+        limit -= padding + 1  # in the manner of RoBERTa, positions begin behind that of padding
+    limit = int(min(limit, tokenizer.model_max_length))
+    return limit if limit < NO_LIMIT else None
 
 
 def check_language_code(language: object) -> None:

@@ -9,7 +9,7 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import AutoModelForTokenClassification, AutoProcessor
 from transformers.utils import logging
 
-from .document_pipeline_hier import NO_LIMIT, evaluating
+from .document_pipeline_hier import evaluating
 
 
 logger = logging.get_logger(__name__)
@@ -60,7 +60,7 @@ class ImportanceTagger:
             raise ValueError(f"`model` must be a token classification model with two classes, got {got}")
         if not hasattr(processor, "running_text"):
             raise ValueError(f"`processor` must be one that says where its tokens are, got {type(processor).__name__}")
-        positions = _longest(model, processor.tokenizer)
+        positions = processor.longest_text(model)
         if max_length is not None and not 3 <= max_length <= (positions or max_length):
             most = "" if positions is None else f" and at most {positions}, what the tagger takes"
             raise ValueError(f"`max_length` must be at least 3 (two are special tokens){most}, got {max_length}")
@@ -187,19 +187,6 @@ def _load(name: Any, dtype: Any) -> Any:
             "Train one with `run: task: importance_tagging` in a recipe."
         )
     return model
-
-
-# Again in models/phrase_ranking.py, as neither folder's files may import the other's.
-def _longest(model: Any, tokenizer: Any) -> int | None:
-    """How many tokens a tagger takes; None if it has no limit."""
-    if (own := getattr(model.config, "max_encoder_position_embeddings", None)) is not None:
-        return int(own)
-    limit = getattr(model.config, "max_position_embeddings", None) or NO_LIMIT
-    table = getattr(getattr(model.base_model, "embeddings", None), "position_embeddings", None)
-    if (padding := getattr(table, "padding_idx", None)) is not None:
-        limit -= padding + 1  # in the manner of RoBERTa, positions begin behind that of padding
-    limit = int(min(limit, tokenizer.model_max_length, NO_LIMIT))
-    return limit if limit < NO_LIMIT else None
 
 
 def _windows(tokens: int, size: int) -> Iterator[tuple[int, int, int, int]]:

@@ -31,6 +31,12 @@ if TYPE_CHECKING:
 SCORES_FILE = "document_scores.json"
 # What a model wrote of the test documents, in the order of their scores.
 PREDICTIONS_FILE = "predictions_test.jsonl"
+# What of the section data is for rows of a document, and for its summary alone; see `Task.unused`.
+OF_DOCUMENTS = ("text_column", "summary_column", "source_kind", "fillers")
+OF_SUMMARIES = (
+    *("importance", "importance_tagger", "query_column", "several_references", "digits", "long_documents"),
+    *("phrases_column", "key_phrases", "stopwords"),
+)
 
 
 class Task(ABC):

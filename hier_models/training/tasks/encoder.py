@@ -21,7 +21,7 @@ from ..callbacks import DropoutSchedule
 from ..evaluation import prediction_rows, write_json_lines
 from ..models import Processor, positions
 from ..smoke_rows import ROWS, task_rows
-from .base import Task
+from .base import OF_DOCUMENTS, OF_SUMMARIES, Task
 
 
 logger = logging.getLogger(__name__)
@@ -32,10 +32,7 @@ SHIFTED_POSITIONS = {
     *(name for name, family in FAMILIES.items() if family.positions_after_padding),
 }
 # What of the section data means nothing to any of them.
-UNUSED = (
-    *("test", "test_split", "importance", "importance_tagger", "query_column", "several_references", "digits"),
-    *("long_documents", "phrases_column", "key_phrases", "stopwords"),
-)
+UNUSED = ("test", "test_split", *OF_SUMMARIES)
 
 
 @dataclass
@@ -71,7 +68,7 @@ class EncoderTask(Task):
     # Whether the training data may be a stream.
     can_stream = False
     in_order = True
-    unused: ClassVar[tuple[str, ...]] = ("text_column", "summary_column", "source_kind", "fillers", *UNUSED)
+    unused: ClassVar[tuple[str, ...]] = (*OF_DOCUMENTS, *UNUSED)
 
     def __init__(self, recipe: Recipe, output_dir: Path) -> None:
         super().__init__(recipe, output_dir)

@@ -35,7 +35,7 @@ from ..evaluation import generation_settings, predicting, write_evaluation
 from ..metrics import decode
 from ..models import Processor, remember_task, set_generation
 from ..smoke_rows import ROWS
-from .base import WritingTask, as_dicts, at_most
+from .base import OF_DOCUMENTS, OF_SUMMARIES, WritingTask, as_dicts, at_most
 
 
 logger = logging.getLogger(__name__)
@@ -97,10 +97,7 @@ class PoemGenerationTask(WritingTask):
     """Quatrains, each line from its keyword and those before it (HAM, section 5.2; Wang et al., 2016, 3.3 and 4.1)."""
 
     arguments = PoemGenerationArguments
-    unused = (
-        *("importance", "importance_tagger", "query_column", "fillers", "digits", "key_phrases", "source_kind"),
-        *("long_documents", "text_column", "summary_column", "several_references", "phrases_column", "stopwords"),
-    )
+    unused = (*OF_DOCUMENTS, *OF_SUMMARIES)
     document_metrics = tuple(f"{name}_{length}" for length in LINE_LENGTHS for name in POEM_METRICS)
     table = staticmethod(poem_table)
 

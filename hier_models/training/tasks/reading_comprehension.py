@@ -24,7 +24,7 @@ from ...pipelines.reading_comprehension_hier import best_spans
 from ..arguments import ModelArguments, Recipe, RecipeError, check_smallest
 from ..models import Processor, remember_task
 from ..smoke_rows import task_rows
-from .base import PREDICTIONS_FILE, SCORES_FILE
+from .base import OF_DOCUMENTS, OF_SUMMARIES, PREDICTIONS_FILE, SCORES_FILE
 from .encoder import EncoderTask, QuestionArguments
 
 
@@ -67,7 +67,7 @@ class ReadingComprehensionTask(EncoderTask):
     arguments = ReadingComprehensionArguments
     fits_words = True
     document_metrics = ("exact", "f1", "bleu1", "bleu4", "rougeL")
-    unused = tuple(name for name in EncoderTask.unused if name not in ("test", "test_split"))
+    unused = (*OF_DOCUMENTS, *OF_SUMMARIES)
     auto_class = "AutoModelForQuestionAnswering"
     checkpoint_class: ClassVar[str | None] = None
 

@@ -27,7 +27,7 @@ from ..metrics import decode, first_of_tuples, mean_length
 from ..models import Processor, remember_task, set_generation, set_lengths, warn_if_endless
 from ..smoke import POSITIONS
 from ..smoke_rows import ROWS
-from .base import WritingTask, as_dicts
+from .base import OF_DOCUMENTS, OF_SUMMARIES, WritingTask, as_dicts
 
 
 logger = logging.getLogger(__name__)
@@ -70,10 +70,7 @@ class TranslationTask(WritingTask):
     """Aligned documents in two languages, cut into chunks, scored with d-BLEU (HAT-BART, section 4.2)."""
 
     arguments = TranslationArguments
-    unused = (
-        *("importance", "importance_tagger", "query_column", "several_references", "digits", "long_documents"),
-        *("text_column", "summary_column", "source_kind", "fillers", "phrases_column", "key_phrases", "stopwords"),
-    )
+    unused = (*OF_DOCUMENTS, *OF_SUMMARIES)
     in_order = True
     document_metrics = ("bleu", "perplexity")
     table = staticmethod(bleu_table)
