@@ -90,11 +90,18 @@ _prepared: list[Run] = []  # what this process measures
 def prepare(make: Callable[..., Run], *arguments: object) -> float:
     """Make a run and take it once, in a process of its own: peak bytes of it, less what there was when it was made."""
     run = make(*arguments)
+    peak = peak_of(run)
+    _prepared.append(run)
+    return peak
+
+
+def peak_of(run: Run) -> float:
+    """Peak bytes of a run, less what there was before."""
     if DEVICE == "cuda":
+        run()  # what is made once, such as a library's workspace, is no part of it
         torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated() if DEVICE == "cuda" else peak_so_far(reset=True)
     run()
-    _prepared.append(run)
     return (torch.cuda.max_memory_allocated() if DEVICE == "cuda" else peak_so_far()) - before
 
 

@@ -15,12 +15,12 @@ is the time that as many operations as our forward pass has to do (three times a
 2048 by 2048: what a perfect program would take. "Generation" is that of 16 tokens with 4 beams, of a document that is
 encoded already, by 6 decoder layers.
 
-Each model has a process of its own, which runs it once to warm up, and all then run in turn, `--repeats` times. The
-table has the medians, with the least and the most in brackets; a ratio is taken within each round, and to the model
-that is named first. Processor time is that of all threads, so that it says something on a busy machine too. Memory is
-the peak of the process, less what it had when model and document were made. Growth is the power of the length that
-fits a round's processor times best. A GPU is used where there is one; on a CPU, torch is told to ask Linux for large
-pages, which helps every model with long documents.
+Each model has a process of its own (on a GPU all have one), which runs it once to warm up, and all then run in turn,
+`--repeats` times. The table has the medians, with the least and the most in brackets; a ratio is taken within each
+round, and to the model that is named first. Processor time is that of all threads, so that it says something on a busy
+machine too. Memory is the peak of the process, less what it had when model and document were made. Growth is the power
+of the length that fits a round's processor times best. A GPU is used where there is one; on a CPU, torch is told to
+ask Linux for large pages, which helps every model with long documents.
 """
 
 import argparse
@@ -38,7 +38,20 @@ from typing import Any
 
 import numpy as np
 import torch
-from measuring import DEVICE, Run, dtype_name, machine, prepare, rounds, spread, table, together, update
+from measuring import (
+    DEVICE,
+    Run,
+    cost,
+    dtype_name,
+    machine,
+    peak_of,
+    prepare,
+    rounds,
+    spread,
+    table,
+    together,
+    update,
+)
 from tqdm import tqdm
 from transformers import (
     BartConfig,
@@ -98,7 +111,7 @@ def make_encoder(name: str, length: int) -> torch.nn.Module:
     return to_int8(encoder) if name.endswith(INT8) else encoder
 
 
-def _top_down(**settings: int) -> Callable[[dict[str, Any], int], torch.nn.Module]:
+def _top_down(flex: bool = False, **settings: int) -> Callable[[dict[str, Any], int], torch.nn.Module]:
     def make(bart: dict[str, Any], length: int) -> torch.nn.Module:
         shape = {key: value for key, value in bart.items() if key != "encoder_layers"}
         config = TopDownTransformerConfig(
@@ -107,8 +120,7 @@ def _top_down(**settings: int) -> Callable[[dict[str, Any], int], torch.nn.Modul
             bottom_up_layers=4,
             top_down_layers=2,
             max_encoder_position_embeddings=length,
-            # FlexAttention has no dropout.
-            attn_implementation="flex_attention" if DEVICE == "cuda" and not bart["attention_dropout"] else "sdpa",
+            attn_implementation="flex_attention" if flex else "sdpa",
         )
         return TopDownTransformerModel(config).get_encoder()
 
@@ -155,6 +167,7 @@ MAKERS = {
     OURS: _top_down(),
     f"{OURS} 128/96": _top_down(pooling_kernel=128, pooling_stride=96),
     f"{OURS} window 512": _top_down(attention_window=512),
+    f"{OURS} FlexAttention": _top_down(flex=True),  # for GPUs
     "BART": _bart,
     "LED": _led,
     "LongT5 local": _longt5("local"),
@@ -259,7 +272,11 @@ def operations(length: int) -> float:
 def in_turn(
     names: list[str], mode: str, dtype: torch.dtype, length: int, repeats: int
 ) -> tuple[dict[str, np.ndarray], dict[str, float]]:
-    """Costs, and peak bytes, of the models that have enough memory, each in a process of its own."""
+    """Costs, and peak bytes, of the models that have enough memory, each in a process of its own; not so on a GPU."""
+    if DEVICE == "cuda":
+        made = {name: _make(name, mode, dtype, length) for name in names}
+        peaks = {name: peak_of(run) for name, run in made.items()}
+        return rounds({name: partial(cost, run) for name, run in made.items()}, repeats), peaks
     context = multiprocessing.get_context("spawn")
     with ExitStack() as stack:
         workers, peaks = {}, {}

@@ -3,9 +3,11 @@
 Source: Pang et al., "Long Document Summarization with Top-down and Bottom-up Inference", section 2.1, appendix B.1. A
 block of neighbouring queries shares its keys, and a mask cuts the band out of it. On the CPU the blocks are views;
 forward and backward call torch's flash kernel on them in float32, and batched matrix products in other types and with
-dropout; with AMX, the forward calls the flash kernel in bfloat16 too.
+dropout; with AMX, the forward calls the flash kernel in bfloat16 too. On a GPU, in half precision and without dropout,
+torch's flash kernel for documents of several lengths takes the window itself; padding is left out of what it sees.
 
-Axes in shape comments: batch, heads, tokens, head_dim, blocks (of queries), keys (that a block of queries can see).
+Axes in shape comments: batch, heads, tokens, head_dim, blocks (of queries), keys (that a block of queries can see),
+packed (tokens of all documents, without padding).
 """
 
 import itertools
@@ -22,7 +24,22 @@ from transformers.models.bart.modeling_bart import BartAttention
 from .attention_products import WEIGHTS_AT_ONCE, Products, cpu_has
 from .bart_body import attend, attention_sizes, projections
 from .input_checks import refuse_flex_dropout
-from .torch_kernels import flash_attention, flash_attention_backward, flash_attention_works
+from .torch_kernels import (
+    flash_attention,
+    flash_attention_backward,
+    flash_attention_works,
+    windowed_flash,
+    windowed_flash_works,
+)
+
+
+class Packing(NamedTuple):
+    """Where the tokens of a batch are, so that documents can lie one behind the other without padding."""
+
+    exists: torch.Tensor  # true for tokens, false for padding, (batch, tokens)
+    places: torch.Tensor  # of the tokens in (batch * tokens), (packed,)
+    starts: torch.Tensor  # of each document among the packed, and behind the last its end, (batch + 1,), int32
+    longest: int  # tokens of a document
 
 
 class TopDownTransformerLocalAttention(BartAttention):
@@ -35,7 +52,7 @@ class TopDownTransformerLocalAttention(BartAttention):
     def forward(
         self,
         hidden_states: torch.Tensor,  # (batch, tokens, d_model)
-        attention_mask: torch.Tensor | BlockMask | None = None,
+        attention_mask: torch.Tensor | BlockMask | Packing | None = None,
         **kwargs: Any,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Attend."""
@@ -44,7 +61,7 @@ class TopDownTransformerLocalAttention(BartAttention):
         refuse_flex_dropout(self.config._attn_implementation, dropout)
         weights = None
         if self.config._attn_implementation == "sdpa":
-            attended = local_attention(query, key, value, self.window, attention_mask, dropout, self.scaling)
+            attended = _attend_locally(query, key, value, self.window, attention_mask, dropout, self.scaling)
             attended = attended.transpose(1, 2)  # (batch, tokens, heads, head_dim)
         else:
             kwargs["sliding_window"] = self.window // 2 + 1  # read by flash attention: it counts the token itself
@@ -53,12 +70,16 @@ class TopDownTransformerLocalAttention(BartAttention):
 
 
 def create_local_attention_mask(
-    config: PreTrainedConfig, inputs_embeds: torch.Tensor, attention_mask: torch.Tensor | None
-) -> torch.Tensor | BlockMask | None:  # inputs_embeds (batch, tokens, d_model), attention_mask (batch, tokens)
+    config: PreTrainedConfig,
+    inputs_embeds: torch.Tensor,  # (batch, tokens, d_model)
+    attention_mask: torch.Tensor | None,  # (batch, tokens)
+) -> torch.Tensor | BlockMask | Packing | None:
     """Make the mask that `TopDownTransformerLocalAttention` takes, once for all layers."""
     implementation = config._attn_implementation
     if implementation == "sdpa":
-        return None if attention_mask is None else attention_mask.bool()
+        if attention_mask is None:
+            return None
+        return _packed_on_gpu(attention_mask.to(device=inputs_embeds.device, dtype=torch.bool))
     if implementation == "flex_attention":
         return _flex_block_mask(inputs_embeds, config.attention_window, attention_mask)
     if "flash" in implementation:
@@ -83,8 +104,8 @@ def local_attention(
 ) -> torch.Tensor:
     """Scaled dot product attention of every token to `window / 2` tokens on each side and to itself.
 
-    Exact, forwards and backwards, with time and memory linear in the number of tokens. On the CPU, and with padding
-    only at the ends of a document, it takes the fast path.
+    Exact, forwards and backwards, with time and memory linear in the number of tokens. The fast path is for documents
+    with padding only at their ends, and on a GPU for half precision without dropout.
 
     Source: section 2.1, appendix B.1.
 
@@ -106,11 +127,70 @@ def local_attention(
     """
     _check(query, key, value, window, attention_mask)
     scale = query.shape[-1] ** -0.5 if scale is None else scale
+    mask = None if attention_mask is None else _packed_on_gpu(attention_mask.bool())
+    return _attend_locally(query, key, value, window, mask, dropout, scale)
+
+
+def _attend_locally(
+    query: torch.Tensor,  # (batch, heads, tokens, head_dim)
+    key: torch.Tensor,
+    value: torch.Tensor,
+    window: int,
+    attention_mask: torch.Tensor | Packing | None,  # of truth values
+    dropout: float,
+    scale: float,
+) -> torch.Tensor:  # (batch, heads, tokens, head_dim)
+    """Attend the fastest way there is for a device, a type and a padding."""
     if query.device.type == "cpu" and not torch.compiler.is_compiling():
         spans = _document_spans(query, attention_mask)
         if spans is not None:
             return _BlocksOnCpu.apply(query, key, value, window, dropout, scale, spans)
+    is_packed = attention_mask is None or isinstance(attention_mask, Packing)
+    if is_packed and not dropout and windowed_flash_works(query):
+        return _attend_packed(query, key, value, window, attention_mask, scale)
+    if isinstance(attention_mask, Packing):
+        attention_mask = attention_mask.exists
     return _attend_in_blocks(query, key, value, window, attention_mask, dropout, scale)
+
+
+def _packed_on_gpu(exists: torch.Tensor) -> Packing | torch.Tensor | None:
+    return _pack(exists) if exists.is_cuda and not torch.compiler.is_compiling() else exists
+
+
+def _pack(exists: torch.Tensor) -> Packing | torch.Tensor | None:  # (batch, tokens)
+    """Find where tokens are: `None` if everywhere; what is given if nowhere, or padding stands among them."""
+    _, lengths, is_whole = _spans(exists)
+    # One look at values, for which all that was asked of the GPU has to be waited for.
+    whole, longest, packed = torch.stack([is_whole, lengths.amax(), lengths.sum()]).tolist()
+    if packed == exists.numel():
+        return None
+    if not (whole and packed):
+        return exists
+    starts = nn.functional.pad(lengths.cumsum(0, dtype=torch.int32), (1, 0))
+    return Packing(exists, exists.flatten().nonzero()[:, 0], starts, longest)
+
+
+def _attend_packed(
+    query: torch.Tensor,  # (batch, heads, tokens, head_dim)
+    key: torch.Tensor,
+    value: torch.Tensor,
+    window: int,
+    packing: Packing | None,
+    scale: float,
+) -> torch.Tensor:  # (batch, heads, tokens, head_dim), zeros at padding
+    """Local attention by a kernel that takes documents one behind the other, and the window."""
+    batch, heads, tokens, head_dim = query.shape
+    states = [of.transpose(1, 2).reshape(batch * tokens, heads, head_dim) for of in (query, key, value)]
+    if packing is None:
+        starts, longest = torch.arange(batch + 1, dtype=torch.int32, device=query.device) * tokens, tokens
+    else:
+        states = [of[packing.places] for of in states]  # (packed, heads, head_dim)
+        starts, longest = packing.starts, packing.longest
+    attended = windowed_flash(*states, starts=starts, longest=longest, half=window // 2, scale=scale)
+    if packing is not None:
+        everywhere = attended.new_zeros(batch * tokens, heads, head_dim)
+        attended = everywhere.index_copy(0, packing.places, attended)
+    return attended.view(batch, tokens, heads, head_dim).transpose(1, 2)
 
 
 def _check(
@@ -135,14 +215,19 @@ def _document_spans(query: torch.Tensor, attention_mask: torch.Tensor | None) ->
     batch, tokens = query.shape[0], query.shape[2]
     if attention_mask is None:
         return [(0, tokens)] * batch
-    mask = attention_mask.bool()
-    lengths = mask.sum(dim=1)
-    starts = mask.int().argmax(dim=1)  # the first of the largest
-    places = torch.arange(tokens)
-    filled = (places >= starts[:, None]) & (places < (starts + lengths)[:, None])
-    if not torch.equal(filled, mask):
+    starts, lengths, is_whole = _spans(attention_mask)
+    if not is_whole:
         return None
     return [(start, start + length) for start, length in zip(starts.tolist(), lengths.tolist(), strict=True)]
+
+
+def _spans(exists: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """First token of each document and its length, (batch,), and whether padding stands at ends only."""
+    starts = exists.int().argmax(dim=1)  # the first of the largest
+    lengths = exists.sum(dim=1)
+    places = torch.arange(exists.shape[1], device=exists.device)
+    filled = (places >= starts[:, None]) & (places < (starts + lengths)[:, None])
+    return starts, lengths, (filled == exists).all()
 
 
 class _Blocks(NamedTuple):

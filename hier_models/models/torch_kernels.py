@@ -1,4 +1,4 @@
-"""An operator of torch that is fast and not public: it is tried once, and where it fails another way is taken."""
+"""Kernels of torch that are fast, and not public or not everywhere: tried once, and where they fail done without."""
 
 import functools
 
@@ -53,3 +53,61 @@ def _trial() -> bool:
         gradients = torch.autograd.grad(wanted, leaves, grad)
     pairs = zip((attended, normalizer, *found), (wanted, scores.logsumexp(dim=-1), *gradients), strict=True)
     return all(torch.allclose(one, other, atol=1e-4) for one, other in pairs)
+
+
+def windowed_flash(
+    query: torch.Tensor,  # (packed, heads, head_dim)
+    key: torch.Tensor,  # (packed, heads, head_dim)
+    value: torch.Tensor,  # (packed, heads, head_dim)
+    *,
+    starts: torch.Tensor,  # of documents, and the end of the last, (documents + 1,), int32
+    longest: int,
+    half: int,
+    scale: float,
+) -> torch.Tensor:
+    """Attend on a GPU, in half precision, to `half` tokens on each side in the same document, and differentiably."""
+    from torch.nn.attention.varlen import varlen_attn  # a second and a half, which only GPUs need
+
+    near = (half, half)
+    return varlen_attn(query, key, value, starts, starts, longest, longest, scale=scale, window_size=near)  # type: ignore[return-value]
+
+
+def windowed_flash_works(query: torch.Tensor) -> bool:  # (batch, heads, tokens, head_dim)
+    """Whether `windowed_flash` takes states like these, and gives what we take it for."""
+    if not query.is_cuda or query.dtype not in (torch.float16, torch.bfloat16):
+        return False
+    head_dim = query.shape[-1]
+    return head_dim % 8 == 0 and head_dim <= 256 and _windowed_flash_works_on(query.device, query.dtype)
+
+
+@torch.compiler.assume_constant_result  # nothing to be traced
+def _windowed_flash_works_on(device: torch.device, dtype: torch.dtype) -> bool:
+    return _tried_windowed_flash(device, dtype)
+
+
+@functools.cache
+def _tried_windowed_flash(device: torch.device, dtype: torch.dtype) -> bool:
+    try:
+        with torch.no_grad(), torch.autocast(device.type, enabled=False):
+            return windowed_trial(device, dtype)
+    except (AttributeError, ImportError, RuntimeError, TypeError, ValueError):
+        return False
+
+
+def windowed_trial(device: torch.device, dtype: torch.dtype) -> bool:
+    """Try `windowed_flash` and its gradients on two documents."""
+    states = torch.linspace(-3, 3, 4 * 160, device=device).sin().view(4, 10, 2, 8).to(dtype)
+    starts = torch.tensor([0, 4, 10], dtype=torch.int32, device=device)
+    place, document = torch.arange(10, device=device), torch.arange(10, device=device) >= 4
+    near = ((place[:, None] - place).abs() <= 2) & (document[:, None] == document)
+    with torch.enable_grad():
+        leaves = [of.clone().requires_grad_() for of in states[:3]]
+        found = windowed_flash(*leaves, starts=starts, longest=6, half=2, scale=0.5)
+        gradients = torch.autograd.grad(found, leaves, states[3])
+        exact = [of.detach().float().requires_grad_() for of in leaves]
+        query, key, value = (of.transpose(0, 1) for of in exact)  # (heads, packed, head_dim)
+        scores = (query @ key.transpose(1, 2) * 0.5).masked_fill(~near, -torch.inf)
+        wanted = (scores.softmax(dim=-1) @ value).transpose(0, 1)
+        expected = torch.autograd.grad(wanted, exact, states[3].float())
+    pairs = zip((found, *gradients), (wanted, *expected), strict=True)
+    return all(torch.allclose(one.float(), other, atol=0.05) for one, other in pairs)

@@ -82,6 +82,29 @@ def in_blocks_on_any_device(query, key, value, window, attention_mask, scale):
     return module._attend_in_blocks(query, key, value, window, attention_mask, 0.0, scale)
 
 
+def as_flash(query, key, value, *, starts, longest, half, scale):
+    """What the kernel for GPUs does, (packed, heads, head_dim): documents one behind the other, each for itself."""
+    assert starts.dtype == torch.int32
+    assert longest == starts.diff().max()
+    parts = []
+    for start, end in itertools.pairwise(starts.tolist()):
+        states = (state[None, start:end].transpose(1, 2) for state in (query, key, value))
+        parts.append(densely(*states, 2 * half, torch.ones(1, end - start), scale)[0].transpose(0, 1))
+    return torch.cat(parts)
+
+
+def packed_as_for_a_gpu(query, key, value, window, attention_mask, scale):
+    packing = module._pack(attention_mask.bool())
+    whole = [bool(row.diff().abs().sum() <= 1 + (row[0] == 0)) for row in attention_mask]
+    assert (packing is None) == bool(attention_mask.all())
+    assert packing is None or isinstance(packing, module.Packing) == all(whole)
+    if isinstance(packing, torch.Tensor):
+        return in_blocks_on_any_device(query, key, value, window, packing, scale)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "windowed_flash", as_flash)
+        return module._attend_packed(query, key, value, window, packing, scale)
+
+
 @pytest.mark.parametrize("padding", PADDINGS)
 @pytest.mark.parametrize(("tokens", "window"), [(1, 2), (9, 4), (7, 2), (10, 64)])
 def test_dense_reference_agrees_with_the_definition(tokens, window, padding):
@@ -92,7 +115,7 @@ def test_dense_reference_agrees_with_the_definition(tokens, window, padding):
     torch.testing.assert_close(gradients, expected_gradients, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("way", [local_attention, in_blocks_on_any_device])
+@pytest.mark.parametrize("way", [local_attention, in_blocks_on_any_device, packed_as_for_a_gpu])
 @pytest.mark.parametrize("padding", PADDINGS)
 @pytest.mark.parametrize("window", [2, 64, 130, 600, 1024])
 @pytest.mark.parametrize("tokens", [1, 2, 65, 301, 700])
