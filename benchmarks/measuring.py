@@ -117,12 +117,14 @@ def _run_prepared() -> Cost:
 
 
 def peak_of_training(make_step: Callable[[], Run]) -> int:
-    """Peak bytes of two training steps, less what there was before the model; call it in a fresh process."""
-    before = peak_so_far()
+    """Peak bytes of two training steps, less what there was before the model; on a CPU, call it in a fresh process."""
+    if DEVICE == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated() if DEVICE == "cuda" else peak_so_far()
     step = make_step()
     step()
     step()
-    return torch.cuda.max_memory_allocated() if DEVICE == "cuda" else peak_so_far() - before
+    return (torch.cuda.max_memory_allocated() if DEVICE == "cuda" else peak_so_far()) - before
 
 
 def peak_in_fresh_process(script: str, name: str, dtype: torch.dtype) -> float:

@@ -1,6 +1,8 @@
 """Kernels of torch that are fast, and not public or not everywhere: tried once, and where they fail done without."""
 
 import functools
+from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -33,10 +35,21 @@ def flash_attention_backward(
 @functools.cache
 def flash_attention_works() -> bool:
     """Whether `flash_attention` and its backward are there, take what we give, and give what we take them for."""
+    return tries_well(_trial)
+
+
+def tries_well(trial: Callable[..., bool], *arguments: Any) -> bool:
+    """Whether a trial ends well; nothing around it, such as gradient checkpointing, takes part in it."""
+
+    def as_is(tensor: torch.Tensor) -> torch.Tensor:
+        return tensor
+
+    device = arguments[0].type if arguments else "cpu"
+    kept_here = torch.autograd.graph.saved_tensors_hooks(as_is, as_is)
     try:
-        with torch.no_grad(), torch.autocast("cpu", enabled=False):
-            return _trial()
-    except (AttributeError, RuntimeError, TypeError, ValueError):
+        with torch.no_grad(), torch.autocast(device, enabled=False), kept_here:
+            return trial(*arguments)
+    except (AttributeError, ImportError, RuntimeError, TypeError, ValueError):
         return False
 
 
@@ -87,11 +100,7 @@ def _windowed_flash_works_on(device: torch.device, dtype: torch.dtype) -> bool:
 
 @functools.cache
 def _tried_windowed_flash(device: torch.device, dtype: torch.dtype) -> bool:
-    try:
-        with torch.no_grad(), torch.autocast(device.type, enabled=False):
-            return windowed_trial(device, dtype)
-    except (AttributeError, ImportError, RuntimeError, TypeError, ValueError):
-        return False
+    return tries_well(windowed_trial, device, dtype)
 
 
 def windowed_trial(device: torch.device, dtype: torch.dtype) -> bool:

@@ -1,10 +1,14 @@
 """The operator of torch that is not public: there, missing, changed, and what models do without it."""
 
+import itertools
+
 import pytest
 import torch
+from torch.utils.checkpoint import checkpoint
 
 from hier_models import HighlightTransformerConfig, HighlightTransformerModel
 from hier_models.models import flash_highlighting, highlight_attention, torch_kernels
+from hier_models.models.local_attention import local_attention
 
 
 @pytest.fixture
@@ -55,6 +59,52 @@ def test_it_is_tried_once(works, monkeypatch):
 def test_trial_in_training_in_mixed_precision(works):
     with torch.enable_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
         assert works()
+
+
+def test_trial_in_gradient_checkpointing(works):
+    """What it keeps for its own gradients is none of the checkpoint's, whose second time has no trial."""
+    states = torch.randn(1, 2, 10, 8, requires_grad=True)
+    checkpoint(lambda inputs: local_attention(inputs, inputs, inputs, 4), states, use_reentrant=False).sum().backward()
+    assert works.cache_info().misses == 1
+
+
+def flash_of_gpus(query, key, value, *, starts, longest, half, scale):
+    """What the kernel does that takes windows, here where there is no GPU."""
+    attended = []
+    for start, end in itertools.pairwise(starts.tolist()):
+        states = (state[start:end].transpose(0, 1) for state in (query, key, value))
+        place = torch.arange(end - start)
+        near = (place[:, None] - place).abs() <= half
+        found = torch.nn.functional.scaled_dot_product_attention(*states, attn_mask=near, scale=scale)
+        attended.append(found.transpose(0, 1))
+    return torch.cat(attended)
+
+
+def test_trial_of_windows(monkeypatch):
+    cpu = torch.device("cpu")
+    monkeypatch.setattr(torch_kernels, "windowed_flash", flash_of_gpus)
+    states = torch.randn(10, requires_grad=True)
+
+    def attend(inputs):
+        assert torch_kernels.tries_well(torch_kernels.windowed_trial, cpu, torch.bfloat16)
+        return inputs.sin()
+
+    checkpoint(attend, states, use_reentrant=False).sum().backward()
+    assert torch.equal(states.grad, states.cos())
+
+
+@pytest.mark.parametrize("change", [{"half": 1}, {"scale": 0.7}, {"starts": torch.tensor([0, 10])}])
+def test_windows_that_mean_something_else_are_not_used(change, monkeypatch):
+    def other(*states, **settings):
+        return flash_of_gpus(*states, **(settings | change))
+
+    monkeypatch.setattr(torch_kernels, "windowed_flash", other)
+    assert not torch_kernels.tries_well(torch_kernels.windowed_trial, torch.device("cpu"), torch.float16)
+
+
+def test_windows_are_for_gpus_in_half_precision():
+    for dtype in (torch.bfloat16, torch.float32):
+        assert not torch_kernels.windowed_flash_works(torch.empty(1, 1, 4, 8, dtype=dtype))
 
 
 @pytest.mark.parametrize("how", ["weighted", "additive", "only"])
