@@ -36,6 +36,7 @@ FIRST = (
     "ham_reader_cmrc_warm_up",
     "ham_transformer_warm_up",
     "mini_plain",
+    "mini_tagger",
 )
 EXPERIMENTS = sorted(path for path in FOLDER.with_name("experiments").glob("*.yaml") if path.stem not in FIRST)
 HAT_BART = FOLDER / "hat_bart"
