@@ -434,11 +434,11 @@ def feed_forward(layer: Any, inputs: torch.Tensor) -> torch.Tensor:
     """BART's feed-forward network; what its first product gave is kept for the backward pass, and no more."""
     drops = layer.training and layer.activation_dropout > 0
 
-    def rest(expanded: torch.Tensor) -> torch.Tensor:
+    def activated(expanded: torch.Tensor) -> torch.Tensor:
         expanded = layer.activation_fn(expanded)
-        return layer.fc2(nn.functional.dropout(expanded, p=layer.activation_dropout, training=layer.training))
+        return nn.functional.dropout(expanded, p=layer.activation_dropout, training=layer.training)
 
-    return made_again(rest, layer.fc1(inputs), drops)
+    return made_again(activated, layer.fc1(inputs), layer.fc2, drops)
 
 
 def keys_and_values(

@@ -102,6 +102,21 @@ def test_windows_that_mean_something_else_are_not_used(change, monkeypatch):
     assert not torch_kernels.tries_well(torch_kernels.windowed_trial, torch.device("cpu"), torch.float16)
 
 
+@pytest.mark.usefixtures("fresh_compiler")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_trial_of_windows_while_compiling(monkeypatch):
+    monkeypatch.setattr(torch_kernels, "windowed_flash", flash_of_gpus)
+    torch_kernels._tried_windowed_flash.cache_clear()
+
+    def attend(inputs):
+        works = torch_kernels._windowed_flash_works_on(torch.device("cpu"), torch.bfloat16)
+        return inputs.sin() if works else inputs
+
+    states = torch.randn(10)
+    assert torch.equal(torch.compile(attend, backend="eager", fullgraph=True)(states), states.sin())
+    torch_kernels._tried_windowed_flash.cache_clear()
+
+
 def test_windows_are_for_gpus_in_half_precision():
     for dtype in (torch.bfloat16, torch.float32):
         assert not torch_kernels.windowed_flash_works(torch.empty(1, 1, 4, 8, dtype=dtype))
