@@ -274,9 +274,15 @@ def in_turn(
 ) -> tuple[dict[str, np.ndarray], dict[str, float]]:
     """Costs, and peak bytes, of the models that have enough memory, each in a process of its own; not so on a GPU."""
     if DEVICE == "cuda":
-        made = {name: _make(name, mode, dtype, length) for name in names}
-        peaks = {name: peak_of(run) for name, run in made.items()}
-        return rounds({name: partial(cost, run) for name, run in made.items()}, repeats), peaks
+        made, peaks = {}, {}
+        for name in names:
+            try:
+                run = _make(name, mode, dtype, length)
+                peaks[name] = peak_of(run)
+                made[name] = partial(cost, run)
+            except RuntimeError as error:
+                print(f"{name}, {length} tokens, failed: {error}", file=sys.stderr)
+        return rounds(made, repeats), peaks
     context = multiprocessing.get_context("spawn")
     with ExitStack() as stack:
         workers, peaks = {}, {}

@@ -77,7 +77,7 @@ def test_generates_what_the_cpu_generates(case, beams):
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision_is_near(case, dtype):
     batch, target = make_batch(case)
-    model = make_model(case).eval()
+    model = make_model(case, **head_of_16(case)).eval()
     inputs = case.inputs(batch, target)
     with torch.no_grad():
         expected = model(**inputs).logits
@@ -104,15 +104,22 @@ def test_implementations_of_attention_agree(case, implementation):
 
 
 def head_of_16(case: Case) -> dict[str, int]:
-    """A size of 16 for each head: FlexAttention takes none that is smaller."""
+    """A size of 16 for each head: FlexAttention takes none that is smaller, and the flash kernel not any."""
+    if not case.attention_kernels:
+        return {}
     config = case.make_config()
     return {"hidden_size" if hasattr(config, "type_vocab_size") else "d_model": 64}
 
 
-def test_learns_in_mixed_precision(case):
+@pytest.mark.parametrize("is_checkpointed", [False, True])
+def test_learns_in_mixed_precision(case, is_checkpointed):
     batch, target = make_batch(case)
     inputs = moved(case.training_inputs(batch, target))
-    model = make_model(case).cuda().train()
+    model = make_model(case, **head_of_16(case)).cuda().train()
+    if is_checkpointed:
+        if not model.supports_gradient_checkpointing:
+            pytest.skip("keeps all")
+        model.gradient_checkpointing_enable()
     optimizer = torch.optim.AdamW(model.parameters(), lr=5e-3)
     losses = []
     for _ in range(30):
@@ -134,6 +141,19 @@ def test_compiled_is_the_same(case):
     with torch.no_grad():
         expected = model(**inputs).logits
         torch.testing.assert_close(torch.compile(model)(**inputs).logits, expected, rtol=1e-3, atol=1e-4)
+
+
+def test_compiled_takes_the_kernel_that_knows_windows():
+    case = CASES["top_down_transformer"]
+    batch, target = make_batch(case)
+    inputs = moved(case.inputs(batch, target))
+    del inputs["attention_mask"]  # with which a compiled model attends in blocks
+    model = make_model(case, **head_of_16(case)).eval().to("cuda", torch.bfloat16)
+    inputs["token_importance"] = inputs["token_importance"].bfloat16()
+    with torch.no_grad():
+        expected = model(**inputs).logits
+        found = torch.compile(model)(**inputs).logits
+    assert (found - expected).abs().max() < 0.1 * expected.float().std()
 
 
 PADDINGS = {"none": [300, 300], "right": [300, 170], "left": [-300, -120], "all of one": [300, 0]}

@@ -204,22 +204,25 @@ class _AttendWithDropout(torch.autograd.Function):
 
 
 def made_again(
-    function: Callable[[torch.Tensor], torch.Tensor], inputs: torch.Tensor, linear: nn.Module, draws: bool
+    function: Callable[[torch.Tensor], torch.Tensor], inputs: torch.Tensor, linear: nn.Module, is_pure: bool
 ) -> torch.Tensor:
-    """Apply a function, then a linear layer; of both, the backward pass finds `inputs` only."""
+    """Apply a function, pure if it has no weights and draws nothing, then a linear layer; only `inputs` are kept."""
     if not inputs.requires_grad or is_compiling():  # a compiler decides by itself what it keeps
         return linear(function(inputs))  # type: ignore[no-any-return]
-    if not draws and _is_plain(linear):
+    if is_pure and _is_plain(linear):
         return _ThenLinear.apply(inputs, linear.weight, linear.bias, function)  # type: ignore[no-any-return]
     # Stops before the linear layer, whose output nothing asks for.
-    whole = checkpoint(lambda states: linear(function(states)), inputs, use_reentrant=False, preserve_rng_state=draws)
+    whole = checkpoint(
+        lambda states: linear(function(states)), inputs, use_reentrant=False, preserve_rng_state=not is_pure
+    )
     return cast(torch.Tensor, whole)
 
 
 def _is_plain(linear: nn.Module) -> bool:
-    """Whether nothing but a product happens in a layer: no adapter, hook or shard of a weight."""
+    """Whether nothing but a product happens in a layer: no adapter, hook, offloading or shard of a weight."""
     hooks = (linear._forward_hooks, linear._forward_pre_hooks, linear._backward_hooks, linear._backward_pre_hooks)
-    return type(linear) is nn.Linear and type(linear.weight) is nn.Parameter and not any(hooks)
+    is_linear = type(linear) is nn.Linear and type(linear.weight) is nn.Parameter
+    return is_linear and not any(hooks) and "forward" not in vars(linear)
 
 
 class _ThenLinear(torch.autograd.Function):
@@ -234,7 +237,9 @@ class _ThenLinear(torch.autograd.Function):
         function: Callable[[torch.Tensor], torch.Tensor],
     ) -> torch.Tensor:
         ctx.save_for_backward(inputs, weight)
-        ctx.function = function
+        device = inputs.device.type
+        casts = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
+        ctx.function, ctx.device, ctx.casts = function, device, casts
         return nn.functional.linear(function(inputs), weight, bias)
 
     @staticmethod
@@ -244,16 +249,17 @@ class _ThenLinear(torch.autograd.Function):
         inputs, weight = ctx.saved_tensors
         of_inputs = of_weight = of_bias = None
         twice = torch.is_grad_enabled()  # gradients of gradients are asked for
-        with torch.enable_grad():
+        as_before = torch.autocast(ctx.device, dtype=ctx.casts, enabled=ctx.casts is not None)
+        with torch.enable_grad(), as_before:
             leaf = inputs if twice else inputs.detach().requires_grad_()
             expanded = ctx.function(leaf)
-        rows = grad.flatten(0, -2)
+        rows = grad.reshape(-1, grad.shape[-1])
         if ctx.needs_input_grad[0]:
             of_expanded = grad @ weight.to(grad.dtype)
             (of_inputs,) = torch.autograd.grad(expanded, leaf, of_expanded, create_graph=twice)
         if ctx.needs_input_grad[1]:
             made = expanded if twice else expanded.detach()
-            of_weight = (made.to(grad.dtype).flatten(0, -2).t() @ rows).t()
+            of_weight = rows.t() @ made.to(grad.dtype).reshape(-1, made.shape[-1])
         if ctx.needs_input_grad[2]:
             of_bias = rows.sum(dim=0)
         return of_inputs, of_weight, of_bias, None

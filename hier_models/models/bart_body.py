@@ -436,9 +436,10 @@ def feed_forward(layer: Any, inputs: torch.Tensor) -> torch.Tensor:
 
     def activated(expanded: torch.Tensor) -> torch.Tensor:
         expanded = layer.activation_fn(expanded)
-        return nn.functional.dropout(expanded, p=layer.activation_dropout, training=layer.training)
+        return nn.functional.dropout(expanded, p=layer.activation_dropout, training=drops)
 
-    return made_again(activated, layer.fc1(inputs), layer.fc2, drops)
+    has_weights = isinstance(layer.activation_fn, nn.Module) and any(True for _ in layer.activation_fn.parameters())
+    return made_again(activated, layer.fc1(inputs), layer.fc2, is_pure=not (drops or has_weights))
 
 
 def keys_and_values(

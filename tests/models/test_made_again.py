@@ -5,6 +5,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from hier_models import HatBartConfig, HatBartForConditionalGeneration
 from hier_models.models import attention_products
 from hier_models.models.attention_products import made_again
 
@@ -25,7 +26,7 @@ def gradients(output, *leaves, **settings):
     return torch.autograd.grad((output * weights).sum(), leaves, **settings)
 
 
-def plainly(function, inputs, linear, draws=False):
+def plainly(function, inputs, linear, is_pure=True):
     return linear(function(inputs))
 
 
@@ -37,7 +38,7 @@ def test_values_and_gradients_are_those_of_what_keeps_all(linear, inputs, has_bi
         linear = nn.Linear(12, 5, bias=False).double()
     leaf, linear = inputs.detach().to(dtype).requires_grad_(), linear.to(dtype)
     with torch.autocast("cpu", dtype=torch.bfloat16, enabled=is_autocast):
-        want, got = (make(functional.gelu, leaf, linear, draws=False) for make in (plainly, made_again))
+        want, got = (make(functional.gelu, leaf, linear, is_pure=True) for make in (plainly, made_again))
     assert torch.equal(got, want)
     assert got.dtype == want.dtype
     leaves = (leaf, *linear.parameters())
@@ -54,7 +55,7 @@ def kept(make, *arguments):
 
 
 def test_only_the_input_and_the_weight_are_kept(linear, inputs):
-    assert kept(made_again, functional.gelu, inputs, linear, False) == [(2, 7, 12), (5, 12)]
+    assert kept(made_again, functional.gelu, inputs, linear, True) == [(2, 7, 12), (5, 12)]
     assert len(kept(plainly, functional.gelu, inputs, linear)) > 2
 
 
@@ -62,15 +63,37 @@ def test_gradients_of_gradients(linear, inputs):
     weight = linear.weight
     both = []
     for make in (plainly, made_again):
-        first = gradients(make(torch.tanh, inputs, linear, draws=False), inputs, weight, create_graph=True)
+        first = gradients(make(torch.tanh, inputs, linear, is_pure=True), inputs, weight, create_graph=True)
         both.append(torch.autograd.grad(sum(one.square().sum() for one in first), (inputs, weight)))
     torch.testing.assert_close(both[1], both[0])
+
+
+def test_many_gradients_at_once(linear, inputs):
+    both = []
+    for make in (plainly, made_again):
+        output = make(functional.gelu, inputs, linear, is_pure=True)
+        several = torch.randn(3, *output.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+        both.append(torch.autograd.grad(output, (inputs, linear.weight), several, is_grads_batched=True))
+    torch.testing.assert_close(both[1], both[0])
+
+
+def test_autocast_is_as_it_was_when_it_is_made_again(linear, inputs):
+    seen = []
+
+    def look(states):
+        seen.append((torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")))
+        return states.tanh()
+
+    with torch.autocast("cpu", dtype=torch.float16):
+        output = made_again(look, inputs.detach().float().requires_grad_(), linear.float(), is_pure=True)
+    output.float().sum().backward()
+    assert seen == [(True, torch.float16)] * 2
 
 
 @pytest.mark.parametrize("frozen", ["weight", "bias"])
 def test_a_frozen_layer_gets_no_gradient(linear, inputs, frozen):
     getattr(linear, frozen).requires_grad_(False)
-    made_again(functional.gelu, inputs, linear, draws=False).sum().backward()
+    made_again(functional.gelu, inputs, linear, is_pure=True).sum().backward()
     assert getattr(linear, frozen).grad is None
     assert inputs.grad is not None
     assert linear.weight.grad is not None or frozen == "weight"
@@ -85,15 +108,18 @@ def test_another_layer_is_called(linear, inputs, monkeypatch):
 
     adapter = Adapter(12, 5).double()
     adapter.load_state_dict(linear.state_dict())
-    expected = gradients(made_again(functional.gelu, inputs, linear, False) * 2, inputs)
+    expected = gradients(made_again(functional.gelu, inputs, linear, True) * 2, inputs)
     hooked = nn.Linear(12, 5).double()
     hooked.load_state_dict(linear.state_dict())
     hooked.register_forward_hook(lambda module, arguments, output: output * 2)
+    replaced = nn.Linear(12, 5).double()  # as accelerate does, which offloads weights
+    replaced.load_state_dict(linear.state_dict())
+    replaced.forward = lambda states: nn.Linear.forward(replaced, states) * 2
     monkeypatch.setattr(attention_products, "_ThenLinear", None)
-    for layer in (adapter, hooked):
-        output = made_again(functional.gelu, inputs, layer, False)
+    for layer in (adapter, hooked, replaced):
+        output = made_again(functional.gelu, inputs, layer, True)
         torch.testing.assert_close(gradients(output, inputs), expected)
-        assert (2, 7, 5) not in kept(made_again, functional.gelu, inputs, layer, False)
+        assert (2, 7, 5) not in kept(made_again, functional.gelu, inputs, layer, True)
 
 
 def test_what_is_drawn_is_drawn_again(linear, inputs):
@@ -103,4 +129,15 @@ def test_what_is_drawn_is_drawn_again(linear, inputs):
     torch.manual_seed(1)
     want = gradients(plainly(drop, inputs, linear), inputs)
     torch.manual_seed(1)
-    torch.testing.assert_close(gradients(made_again(drop, inputs, linear, draws=True), inputs), want)
+    torch.testing.assert_close(gradients(made_again(drop, inputs, linear, is_pure=False), inputs), want)
+
+
+def test_an_activation_with_weights_learns_them():
+    sizes = {"encoder_layers": 1, "decoder_layers": 1, "encoder_ffn_dim": 8, "decoder_ffn_dim": 8}
+    heads = {"encoder_attention_heads": 2, "decoder_attention_heads": 2}
+    config = HatBartConfig(**sizes, **heads, vocab_size=20, d_model=8, activation_function="prelu")
+    model = HatBartForConditionalGeneration(config)
+    model(input_ids=torch.tensor([[0, 5, 6, 2]]), labels=torch.tensor([[7, 8, 2]])).loss.backward()
+    slopes = [weight.grad for name, weight in model.named_parameters() if "activation_fn" in name]
+    assert slopes
+    assert all(slope.abs() > 0 for slope in slopes)

@@ -68,6 +68,12 @@ def test_trial_in_gradient_checkpointing(works):
     assert works.cache_info().misses == 1
 
 
+@pytest.mark.parametrize("around", [torch.inference_mode, lambda: torch.device("meta"), torch.no_grad])
+def test_trial_is_a_matter_of_torch_and_not_of_the_first_call(works, around):
+    with around():
+        assert works()
+
+
 def flash_of_gpus(query, key, value, *, starts, longest, half, scale):
     """What the kernel does that takes windows, here where there is no GPU."""
     attended = []
