@@ -245,7 +245,7 @@ def _training(
 ) -> Run:
     encoder.train()
     if checkpointed:
-        encoder.gradient_checkpointing_enable()
+        encoder.activation_checkpointing_enable()
     for parameter in encoder.parameters():  # so that gradients do not count as the run's memory
         parameter.grad = torch.zeros_like(parameter)
 

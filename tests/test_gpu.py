@@ -77,7 +77,7 @@ def test_generates_what_the_cpu_generates(case, beams):
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision_is_near(case, dtype):
     batch, target = make_batch(case)
-    model = make_model(case, **head_of_16(case)).eval()
+    model = make_model(case, std=0.1, **head_of_16(case)).eval()  # wider layers, whose errors would be larger
     inputs = case.inputs(batch, target)
     with torch.no_grad():
         expected = model(**inputs).logits
@@ -119,7 +119,7 @@ def test_learns_in_mixed_precision(case, is_checkpointed):
     if is_checkpointed:
         if not model.supports_gradient_checkpointing:
             pytest.skip("keeps all")
-        model.gradient_checkpointing_enable()
+        model.activation_checkpointing_enable()
     optimizer = torch.optim.AdamW(model.parameters(), lr=5e-3)
     losses = []
     for _ in range(30):
@@ -148,7 +148,7 @@ def test_compiled_takes_the_kernel_that_knows_windows():
     batch, target = make_batch(case)
     inputs = moved(case.inputs(batch, target))
     del inputs["attention_mask"]  # with which a compiled model attends in blocks
-    model = make_model(case, **head_of_16(case)).eval().to("cuda", torch.bfloat16)
+    model = make_model(case, std=0.1, **head_of_16(case)).eval().to("cuda", torch.bfloat16)
     inputs["token_importance"] = inputs["token_importance"].bfloat16()
     with torch.no_grad():
         expected = model(**inputs).logits
