@@ -130,14 +130,14 @@ def measure(
             kind != OURS and documents * words > arguments["memory"] * 2**30
         ):
             return
-        before = _peak(reset=True)
+        before = peak_so_far(reset=True)
         encoded = Encoded(kind, model, documents, length)
         longest = 0.0
         for number in beams:
             if kind != OURS and documents * number * words > arguments["memory"] * 2**30:
                 continue
             taken: list[Cost] = []
-            rows, _ = None, _peak(reset=True)
+            rows, _ = None, peak_so_far(reset=True)
             while len(taken) < arguments["repeats"] and sum(found.clock for found in taken) < arguments["budget"]:
                 output = encoded.output()
                 mask = encoded.inputs["attention_mask"]
@@ -158,7 +158,7 @@ def measure(
                 "encoding": encoded.seconds,
                 "step": clock / TOKENS,
                 "processor": processor / TOKENS,
-                "memory": _peak() - before,
+                "memory": peak_so_far() - before,
                 "rows": length if rows is None else rows.float().mean().item(),
             }
             longest = max(longest, clock)
@@ -193,14 +193,6 @@ def measure_training(kind: str, repeats: int) -> float:
 
     step()
     return statistics.median(seconds(step) for _ in range(repeats))
-
-
-def _peak(reset: bool = False) -> int:
-    if DEVICE != "cuda":
-        return peak_so_far(reset)
-    if reset:
-        torch.cuda.reset_peak_memory_stats()
-    return torch.cuda.memory_allocated() if reset else torch.cuda.max_memory_allocated()
 
 
 def measure_all(arguments: argparse.Namespace) -> list[list[str]]:

@@ -7,8 +7,7 @@
 
 Both models have the same shape (6+6 layers, d 768, 12 heads), take the same documents and use SDPA. Times of the two
 are taken in turn, and the median of each counts, so that a slow minute of the machine hurts both. Memory is the peak
-of a process of its own (on a GPU, of two steps), less what it had before the model was made. A GPU is used where there
-is one.
+of a process of its own, less what it had before the model was made. A GPU is used where there is one.
 
 Tokens a second, of source and target, are those of a training step of mini as it is (copy head, 12 documents) and of
 the shape of bart-base (4 documents), beside a BART of that shape: in one process with all threads, and in two of DDP
@@ -134,10 +133,7 @@ def training_rows(dtypes: list[torch.dtype], repeats: int) -> list[list[str]]:
     rows = []
     for dtype in dtypes:
         times = medians({name: make_training_step(name, dtype) for name in MODELS}, repeats)
-        if DEVICE == "cuda":
-            peaks = {name: peak_of_training(partial(make_training_step, name, dtype)) / 2**30 for name in times}
-        else:
-            peaks = {name: peak_in_fresh_process(__file__, name, dtype) for name in times}
+        peaks = {name: peak_in_fresh_process(__file__, name, dtype) for name in times}
         rows.append(row("training step, time", dtype, times, "s", 1.10))
         of_dropout = medians({name: make_training_step(name, dtype, 0.1) for name in MODELS}, repeats)
         what = "training step of one document, a tenth of attention weights dropped, time"

@@ -140,12 +140,10 @@ def memory_of(kind: str, mode: str, dtype: torch.dtype, length: int, share: floa
     encoder, inputs = _encoders(attention, mode, dtype)[kind], make_inputs(length, share)
     run = make_run(kind, mode, dtype, encoder, inputs)
     make_run(kind, mode, dtype, encoder, make_inputs(64, share))()  # so that code which is loaded does not count
-    if DEVICE == "cuda":
-        torch.cuda.reset_peak_memory_stats()
-    before = torch.cuda.memory_allocated() if DEVICE == "cuda" else peak_so_far(reset=True)
+    before = peak_so_far(reset=True)
     run()
     run()
-    return (torch.cuda.max_memory_allocated() if DEVICE == "cuda" else peak_so_far()) - before
+    return peak_so_far() - before
 
 
 def measure_all(arguments: argparse.Namespace) -> list[list[str]]:

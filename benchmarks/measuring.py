@@ -99,10 +99,9 @@ def peak_of(run: Run) -> float:
     """Peak bytes of a run, less what there was before."""
     if DEVICE == "cuda":
         run()  # what is made once, such as a library's workspace, is no part of it
-        torch.cuda.reset_peak_memory_stats()
-    before = torch.cuda.memory_allocated() if DEVICE == "cuda" else peak_so_far(reset=True)
+    before = peak_so_far(reset=True)
     run()
-    return (torch.cuda.max_memory_allocated() if DEVICE == "cuda" else peak_so_far()) - before
+    return peak_so_far() - before
 
 
 def together(workers: Sequence[ProcessPoolExecutor]) -> Cost:
@@ -117,14 +116,12 @@ def _run_prepared() -> Cost:
 
 
 def peak_of_training(make_step: Callable[[], Run]) -> int:
-    """Peak bytes of two training steps, less what there was before the model; on a CPU, call it in a fresh process."""
-    if DEVICE == "cuda":
-        torch.cuda.reset_peak_memory_stats()
-    before = torch.cuda.memory_allocated() if DEVICE == "cuda" else peak_so_far()
+    """Peak bytes of two training steps, less what there was before the model; call it in a fresh process."""
+    before = peak_so_far()
     step = make_step()
     step()
     step()
-    return (torch.cuda.max_memory_allocated() if DEVICE == "cuda" else peak_so_far()) - before
+    return peak_so_far() - before
 
 
 def peak_in_fresh_process(script: str, name: str, dtype: torch.dtype) -> float:
@@ -134,7 +131,14 @@ def peak_in_fresh_process(script: str, name: str, dtype: torch.dtype) -> float:
 
 
 def peak_so_far(reset: bool = False) -> int:
-    """Peak bytes of this process; with `reset`, what it holds now, which the peak is counted from then on."""
+    """Peak bytes of this process; with `reset`, what it holds now, which the peak is counted from then on.
+
+    On a GPU, of the tensors there.
+    """
+    if DEVICE == "cuda":
+        if reset:
+            torch.cuda.reset_peak_memory_stats()
+        return torch.cuda.memory_allocated() if reset else torch.cuda.max_memory_allocated()
     if sys.platform == "darwin":
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     if reset:

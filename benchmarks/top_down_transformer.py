@@ -40,6 +40,7 @@ import numpy as np
 import torch
 from measuring import (
     DEVICE,
+    Cost,
     Run,
     cost,
     dtype_name,
@@ -273,27 +274,21 @@ def in_turn(
     names: list[str], mode: str, dtype: torch.dtype, length: int, repeats: int
 ) -> tuple[dict[str, np.ndarray], dict[str, float]]:
     """Costs, and peak bytes, of the models that have enough memory, each in a process of its own; not so on a GPU."""
-    if DEVICE == "cuda":
-        made, peaks = {}, {}
-        for name in names:
-            try:
-                run = _make(name, mode, dtype, length)
-                peaks[name] = peak_of(run)
-                made[name] = partial(cost, run)
-            except RuntimeError as error:
-                print(f"{name}, {length} tokens, failed: {error}", file=sys.stderr)
-        return rounds(made, repeats), peaks
     context = multiprocessing.get_context("spawn")
     with ExitStack() as stack:
-        workers, peaks = {}, {}
+        runs: dict[str, Callable[[], Cost]] = {}
+        peaks: dict[str, float] = {}
         for name in tqdm(names, disable=None, leave=False):
-            worker = stack.enter_context(ProcessPoolExecutor(1, context))
             try:
-                peaks[name] = worker.submit(prepare, _make, name, mode, dtype, length).result()
-                workers[name] = worker
+                if DEVICE == "cuda":
+                    run = _make(name, mode, dtype, length)
+                    peaks[name], runs[name] = peak_of(run), partial(cost, run)
+                else:
+                    worker = stack.enter_context(ProcessPoolExecutor(1, context))
+                    peaks[name] = worker.submit(prepare, _make, name, mode, dtype, length).result()
+                    runs[name] = partial(together, [worker])
             except RuntimeError as error:  # of torch, or as the process was killed
                 print(f"{name}, {length} tokens, failed: {error}", file=sys.stderr)
-        runs = {name: partial(together, [worker]) for name, worker in workers.items()}
         return rounds(runs, repeats), peaks
 
 

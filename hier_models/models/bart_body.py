@@ -438,7 +438,7 @@ def feed_forward(layer: Any, inputs: torch.Tensor) -> torch.Tensor:
         expanded = layer.activation_fn(expanded)
         return nn.functional.dropout(expanded, p=layer.activation_dropout, training=drops)
 
-    has_weights = isinstance(layer.activation_fn, nn.Module) and any(True for _ in layer.activation_fn.parameters())
+    has_weights = any(True for _ in layer.activation_fn.parameters())
     return made_again(activated, layer.fc1(inputs), layer.fc2, is_pure=not (drops or has_weights))
 
 

@@ -1,7 +1,5 @@
 """The operator of torch that is not public: there, missing, changed, and what models do without it."""
 
-import itertools
-
 import pytest
 import torch
 from torch.utils.checkpoint import checkpoint
@@ -9,6 +7,7 @@ from torch.utils.checkpoint import checkpoint
 from hier_models import HighlightTransformerConfig, HighlightTransformerModel
 from hier_models.models import flash_highlighting, highlight_attention, torch_kernels
 from hier_models.models.local_attention import local_attention
+from tests.references.windowed_flash import windowed_flash
 
 
 @pytest.fixture
@@ -74,21 +73,9 @@ def test_trial_is_a_matter_of_torch_and_not_of_the_first_call(works, around):
         assert works()
 
 
-def flash_of_gpus(query, key, value, *, starts, longest, half, scale):
-    """What the kernel does that takes windows, here where there is no GPU."""
-    attended = []
-    for start, end in itertools.pairwise(starts.tolist()):
-        states = (state[start:end].transpose(0, 1) for state in (query, key, value))
-        place = torch.arange(end - start)
-        near = (place[:, None] - place).abs() <= half
-        found = torch.nn.functional.scaled_dot_product_attention(*states, attn_mask=near, scale=scale)
-        attended.append(found.transpose(0, 1))
-    return torch.cat(attended)
-
-
 def test_trial_of_windows(monkeypatch):
     cpu = torch.device("cpu")
-    monkeypatch.setattr(torch_kernels, "windowed_flash", flash_of_gpus)
+    monkeypatch.setattr(torch_kernels, "windowed_flash", windowed_flash)
     states = torch.randn(10, requires_grad=True)
 
     def attend(inputs):
@@ -102,7 +89,7 @@ def test_trial_of_windows(monkeypatch):
 @pytest.mark.parametrize("change", [{"half": 1}, {"scale": 0.7}, {"starts": torch.tensor([0, 10])}])
 def test_windows_that_mean_something_else_are_not_used(change, monkeypatch):
     def other(*states, **settings):
-        return flash_of_gpus(*states, **(settings | change))
+        return windowed_flash(*states, **(settings | change))
 
     monkeypatch.setattr(torch_kernels, "windowed_flash", other)
     assert not torch_kernels.tries_well(torch_kernels.windowed_trial, torch.device("cpu"), torch.float16)
@@ -111,7 +98,7 @@ def test_windows_that_mean_something_else_are_not_used(change, monkeypatch):
 @pytest.mark.usefixtures("fresh_compiler")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_trial_of_windows_while_compiling(monkeypatch):
-    monkeypatch.setattr(torch_kernels, "windowed_flash", flash_of_gpus)
+    monkeypatch.setattr(torch_kernels, "windowed_flash", windowed_flash)
     torch_kernels._tried_windowed_flash.cache_clear()
 
     def attend(inputs):

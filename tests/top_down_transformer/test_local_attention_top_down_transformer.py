@@ -16,6 +16,7 @@ from hier_models.models.local_attention import (
     create_local_attention_mask,
     local_attention,
 )
+from tests.references.windowed_flash import windowed_flash
 
 
 HEADS, HEAD_DIM = 2, 3
@@ -82,15 +83,11 @@ def in_blocks_on_any_device(query, key, value, window, attention_mask, scale):
     return module._attend_in_blocks(query, key, value, window, attention_mask, 0.0, scale)
 
 
-def as_flash(query, key, value, *, starts, longest, half, scale):
-    """What the kernel for GPUs does, (packed, heads, head_dim): documents one behind the other, each for itself."""
+def as_flash(*states, starts, longest, **settings):
+    """What the kernel for GPUs does, of what it takes."""
     assert starts.dtype == torch.int32
     assert longest == starts.diff().max()
-    parts = []
-    for start, end in itertools.pairwise(starts.tolist()):
-        states = (state[None, start:end].transpose(1, 2) for state in (query, key, value))
-        parts.append(densely(*states, 2 * half, torch.ones(1, end - start), scale)[0].transpose(0, 1))
-    return torch.cat(parts)
+    return windowed_flash(*states, starts=starts, longest=longest, **settings)
 
 
 def packed_as_for_a_gpu(query, key, value, window, attention_mask, scale):
