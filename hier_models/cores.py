@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import pickle
+import re
 import signal
 import sys
 import threading
@@ -13,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, TypeVar
@@ -22,6 +24,12 @@ Document = TypeVar("Document")
 Result = TypeVar("Result")
 Work = Callable[[Iterator[Document]], Iterator[Result]]
 
+CGROUPS = Path("/sys/fs/cgroup")
+# Of version 2 and of version 1: the limit, what is taken, and what of that are files, which the system lets go.
+LIMITS = (
+    ("memory.max", "memory.current", "inactive_file"),
+    ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+)
 LEAST_MEMORY = 2**30  # bytes that are to be free for a process, beside the weights
 AT_ONCE = 8  # documents that a process is given, or a batch: so many each are lost when a job is stopped
 
@@ -53,15 +61,38 @@ def _count_processes(pipe: Any, parts: int) -> int:
     device = getattr(pipe, "device", None)  # what only chooses sentences has none
     if device is None or device.type != "cpu" or sys.platform != "linux":
         return 1
+    if multiprocessing.current_process().daemon:  # a worker of somebody's pool, which may have none of its own
+        return 1
     for_each = max(LEAST_MEMORY, pipe.model.get_memory_footprint())
     fitting: int = _free_memory() // for_each
     return max(1, min(torch.get_num_threads(), parts, fitting))
 
 
 def _free_memory() -> int:
-    """Bytes that are free, or can be made so."""
+    """Bytes that are free, or can be made so, on this machine and in its containers."""
     lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
+    free = next((int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")), 0)
+    for group in _groups():
+        for limit, used, files in LIMITS:
+            with suppress(OSError, ValueError):  # no file, or no number: "max"
+                counts = (group / "memory.stat").read_text(encoding="ascii")
+                kept = re.search(rf"^{files} (\d+)$", counts, re.MULTILINE)
+                taken = int((group / used).read_text(encoding="ascii")) - (int(kept[1]) if kept else 0)
+                free = min(free, int((group / limit).read_text(encoding="ascii")) - taken)
+    return free
+
+
+def _groups() -> Iterator[Path]:
+    """The folders that say how much memory this process and those that it belongs to may have, of either version."""
+    lines = []
+    with suppress(OSError):
+        lines = Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()
+    for line in lines:
+        _, kinds, path = line.split(":", 2)
+        if not kinds or "memory" in kinds.split(","):
+            root = CGROUPS / "memory" if kinds else CGROUPS
+            own = root / path.lstrip("/")
+            yield from (group for group in (own, *own.parents) if group.is_relative_to(root))
 
 
 def _by_processes(
@@ -92,7 +123,7 @@ def _by_processes(
                 "its own. With OMP_NUM_THREADS=1 in the environment there is one"
             ) from broken
         except BaseException:
-            for fork in multiprocessing.active_children():
+            for fork in list(pool._processes.values()):  # as `terminate_workers` does, from Python 3.14 on
                 fork.terminate()
             raise
     if failure is not None:

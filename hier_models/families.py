@@ -35,7 +35,6 @@ class Family:
     marked: bool = False  # whether its tokenizers set a marker before every sentence
     # Its config's name for the number of positions of a source; None if it reads any length.
     source_positions: str | None = "max_position_embeddings"
-    positions_after_padding: bool = False  # whether positions begin behind the padding token's id
     decoder_starts_with: Literal["bos", "eos"] = "eos"
     # Ends of the names of weights that are made anew where a recipe asks for another size of them.
     resized: Sequence[str] = ()

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import traceback
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -135,6 +136,34 @@ def test_nothing_is_left_of_a_job_that_is_given_up():
         os.kill(process, 0)
 
 
+def test_a_failure_ends_no_process_of_somebody_else():
+    forks = multiprocessing.get_context("fork")
+    waits, ends = forks.Pipe(duplex=False)
+    other = forks.Process(target=waits.recv, daemon=True)
+    other.start()
+
+    def work(documents):
+        raise ValueError("a bad one")
+        yield from documents
+
+    with pytest.raises(ValueError, match="a bad one"):
+        list(on_cores(PIPE, work, numbered(30), total=30))
+    ends.send(None)
+    other.join(60)
+    assert other.exitcode == 0
+
+
+def in_a_pool():
+    return list(on_cores(PIPE, with_process, numbered(30), total=30))
+
+
+def test_a_worker_of_a_pool_has_no_processes_of_its_own():
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        done = pool.apply(in_a_pool)
+    assert [identifier for identifier, _, _ in done] == [str(number) for number in range(30)]
+    assert len({process for _, process, _ in done} - {os.getpid()}) == 1
+
+
 def test_how_many(monkeypatch: pytest.MonkeyPatch):
     model = SimpleNamespace(get_memory_footprint=lambda: 3 * 2**30)
     pipe = SimpleNamespace(device=torch.device("cpu"), model=model)
@@ -151,3 +180,54 @@ def test_how_many(monkeypatch: pytest.MonkeyPatch):
 
 def test_free_memory_is_some():
     assert 2**20 < cores._free_memory() < 2**50
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Writes files of the system, by their paths; what a group has is in MiB."""
+    monkeypatch.setattr(cores, "Path", lambda path: tmp_path / path.lstrip("/"))
+    monkeypatch.setattr(cores, "CGROUPS", tmp_path / "sys/fs/cgroup", raising=False)
+
+    def write(available: int | None = 8000, own: str | None = None, **groups: tuple[int | str, int, int]) -> int:
+        files = {"proc/meminfo": "MemTotal: 9999999 kB\n"}
+        if available is not None:
+            files["proc/meminfo"] += f"MemAvailable: {available * 1024} kB\n"
+        if own is not None:
+            files["proc/self/cgroup"] = f"1:name=systemd:/init\n0::{own}\n"
+            files["sys/fs/cgroup/cgroup.procs"] = ""
+        for group, (most, used, kept) in groups.items():
+            folder = f"sys/fs/cgroup/{group.replace('_', '/')}".rstrip("/")
+            files[f"{folder}/memory.max"] = f"{most * 2**20 if isinstance(most, int) else most}\n"
+            files[f"{folder}/memory.current"] = f"{used * 2**20}\n"
+            files[f"{folder}/memory.stat"] = f"anon 5\nfile {9 * 2**40}\ninactive_file {kept * 2**20}\nslab 7\n"
+        for name, text in files.items():
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / name).write_text(text)
+        return cores._free_memory() // 2**20
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("own", "groups", "free"),
+    [
+        ("/", {"_": (3000, 1000, 0)}, 2000),  # as within a container
+        ("/pod/job", {"pod_job": (3000, 1000, 400)}, 2400),
+        ("/pod/job", {"pod_job": ("max", 1000, 0), "pod": (2500, 1000, 0)}, 1500),
+        ("/pod/job", {"pod_job": (9000, 2000, 0), "pod": (8500, 2500, 0)}, 6000),
+        ("/pod/job", {"pod_job": (20_000, 1000, 0), "other": (2000, 1000, 0)}, 8000),
+        ("/pod/job", {"pod_job": ("max", 1000, 0)}, 8000),
+        ("/of/the/host", {"_": (3000, 1000, 0)}, 2000),  # which a container does not see
+        ("/pod/job", {}, 8000),
+        (None, {}, 8000),
+    ],
+)
+def test_limits_of_a_container(machine, own: str | None, groups: dict[str, tuple[int | str, int, int]], free: int):
+    assert machine(own=own, **groups) == free
+
+
+def test_where_nothing_says_what_is_free_there_is_one_process(machine):
+    assert machine(available=None) == 0
+    assert cores._count_processes(PIPE, 9) == 1
+    assert machine(own="/", _=(3000, 3500, 0)) < 0
+    assert cores._count_processes(PIPE, 9) == 1

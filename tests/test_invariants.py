@@ -114,6 +114,21 @@ def test_cached_decoding_equals_uncached(model, batch, target):
     assert_close(torch.cat(steps, dim=1), expected)
 
 
+@decoders_only
+@pytest.mark.filterwarnings("ignore:`past_key_values`")
+def test_a_cache_under_its_old_name_is_the_cache(model, batch, target):
+    encoded = model.get_encoder()(**batch)
+    read = {"encoder_outputs": encoded, "attention_mask": batch["attention_mask"], "use_cache": True}
+    steps = []
+    for name in ("cache", "past_key_values"):
+        cache = model(**read, decoder_input_ids=target[:, :2]).cache
+        steps.append(model(**read, decoder_input_ids=target[:, 2:3], **{name: cache}).logits)
+        cache = model.model(**read, decoder_input_ids=target[:, :2]).cache
+        steps.append(model.model(**read, decoder_input_ids=target[:, 2:3], **{name: cache}).last_hidden_state)
+    assert torch.equal(steps[0], steps[2])
+    assert torch.equal(steps[1], steps[3])
+
+
 @pytest.mark.parametrize("side", ["right", "left"])
 @pytest.mark.parametrize("extra", [0, 5])
 def test_a_batch_equals_its_members(case, model, documents, target, side, extra):

@@ -270,6 +270,8 @@ def _pieces(pages: list[_Page], entries: list[_Entry]) -> list[_Piece]:
     pieces = [_Piece("", [])]
     for page in pages:
         here = [replace(start, blocks=[]) for start in starts[page.name]]
+        if len(here) == 1 and not any(here[0].anchor in block.anchors for block in page.blocks):
+            here[0] = replace(here[0], anchor="")  # one that the page lacks stands for its beginning
         anchored = {start.anchor: start for start in here if start.anchor}
         pieces += [start for start in here if not start.anchor]
         is_aside_page = all(block.roles & _ASIDE_ROLES for block in page.blocks)
@@ -290,24 +292,28 @@ def _chapters(pieces: list[_Piece], book_title: str) -> tuple[list[Chapter], lis
     chapters: list[Chapter] = []
     dropped: list[str] = []
     carried: list[str] = []  # the few words on a part's page go to its first chapter
+    last = ""  # part, whose chapters may all be left out
     named = (piece for piece in pieces if not piece.is_aside and not _has_no_name(piece, book_title))
     has_more = any(not block.level for piece in named for block in piece.blocks)
     for piece in pieces:
         links = [block for block in piece.blocks if block.is_link]
         body = _without_title([b for b in piece.blocks if len(links) < 3 or not b.is_link], piece.title)
         words = sum(block.words for block in body)
+        name = f"{piece.part}, {piece.title}" if piece.part else piece.title or BEFORE
         is_title_page = _has_no_name(piece, book_title) and has_more and not chapters and words < LEAST_OPENING
         if piece.is_aside or is_title_page:
             if piece.blocks:
                 dropped.append(left_out(piece.title or "what stands before the first chapter", words))
         elif piece.is_part and words < LEAST_OPENING:
             carried += [block.text for block in body]
+            last = name
         else:
-            name = f"{piece.part}, {piece.title}" if piece.part else piece.title or BEFORE
             chapters.append(Chapter(name, [*carried, *(block.text for block in body)]))
             carried = []
         if len(links) > 2 and not piece.is_aside:
             dropped.append(left_out("a list of links", sum(block.words for block in links)))
+    if carried:
+        chapters.append(Chapter(last, carried))
     return chapters, dropped
 
 

@@ -295,13 +295,17 @@ def _without_contents(blocks: list[Block], headings: list[Heading]) -> list[Head
     """Leave out headings of a table of contents: two or more in a row without text, all of which come again."""
     kept = []
     number = 0
-    later = [heading.key for heading in headings]
+    last = {heading.key: place for place, heading in enumerate(headings)}
     while number < len(headings):
-        end = number + 1
-        while end < len(headings) and _words(blocks, headings[end - 1].end, headings[end].start) <= 3:
+        # Up to the first that does not come again behind all of them.
+        end, first_again = number, len(headings)
+        while end < len(headings) and (
+            end == number or _words(blocks, headings[end - 1].end, headings[end].start) <= 3
+        ):
+            first_again = min(first_again, last[headings[end].key])
+            if first_again <= end:
+                break
             end += 1
-        while end > number and not all(heading.key in later[end:] for heading in headings[number:end]):
-            end -= 1
         chapters = sum(heading.kind == "chapter" and heading.number > 0 for heading in headings[number:end])
         if chapters > 1:
             number = end

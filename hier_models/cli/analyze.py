@@ -16,7 +16,7 @@ from ..journal import Journal, digest
 from . import options
 from .errors import MistakeError, check_parent, first_paragraph, mistakes, say, state
 from .extractive import is_extractive
-from .jobs import check_all_sources, make_texts, write_texts
+from .jobs import alone, check_all_sources, make_texts, write_texts
 from .loading import (
     check_checkpoint,
     check_judges,
@@ -185,25 +185,26 @@ def _generate(
     """Summarize the documents that have no summary in the file yet; return the pipeline if one was loaded."""
     making = making_of(checkpoint, settings, dtype, None)
     names = documents.identifiers if file.exists() else []
-    with mistakes("--output", ValueError):
-        done = Journal(file, "summary", making).read(
-            {name: digest(documents[number]) for number, name in enumerate(names)}
-        )
-    rest = [number for number, name in enumerate(documents.identifiers[: len(documents)]) if name not in done]
-    if not rest:
-        return None
-    if done:
-        say(f"{file} holds {len(documents) - len(rest)} of {len(documents)} summaries; going on with the others.")
-    say(f"Summarizing with {checkpoint}: {len(rest)} documents")
-    pipe = load_pipeline(checkpoint, device, dtype)
-    check_all_sources(pipe, ({"id": name, **document} for name, document in documents))
-    state.when_interrupted = f"What is done is in {file}; the same command goes on from there."
-    left = ({"id": documents.identifiers[number], **documents[number]} for number in rest)
-    results = make_texts(pipe, left, making, batch_size)
-    counts = write_texts(results, total=len(rest), output=file, as_json=True, making=making)
-    if cut := sum(bool(count["num_truncated_tokens"]) for count in counts):
-        say(f"{cut} of {len(rest)} documents were longer than the model takes and were cut at the end.")
-    return pipe
+    with alone(file):
+        with mistakes("--output", ValueError):
+            done = Journal(file, "summary", making).read(
+                {name: digest(documents[number]) for number, name in enumerate(names)}
+            )
+        rest = [number for number, name in enumerate(documents.identifiers[: len(documents)]) if name not in done]
+        if not rest:
+            return None
+        if done:
+            say(f"{file} holds {len(documents) - len(rest)} of {len(documents)} summaries; going on with the others.")
+        say(f"Summarizing with {checkpoint}: {len(rest)} documents")
+        pipe = load_pipeline(checkpoint, device, dtype)
+        check_all_sources(pipe, ({"id": name, **document} for name, document in documents))
+        state.when_interrupted = f"What is done is in {file}; the same command goes on from there."
+        left = ({"id": documents.identifiers[number], **documents[number]} for number in rest)
+        results = make_texts(pipe, left, making, batch_size)
+        counts = write_texts(results, total=len(rest), output=file, as_json=True, making=making)
+        if cut := sum(bool(count["num_truncated_tokens"]) for count in counts):
+            say(f"{cut} of {len(rest)} documents were longer than the model takes and were cut at the end.")
+        return pipe
 
 
 def _judged(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
 
 from .documents import STDIN
-from .errors import MistakeError, say, state
+from .errors import MistakeError, check_not_the_data, say, state
 from .loading import check_checkpoint, load_pipeline
 
 
@@ -31,8 +32,11 @@ def run_book(
         raise MistakeError("--book: give a file or a folder, not standard input")
     if output is not None and output.is_file():
         raise MistakeError(f"--output: with --book it is a folder, and {output} is a file")
-    if output is not None and Path(book).is_dir() and output.resolve().is_relative_to(Path(book).resolve()):
+    if output is not None and os.path.isdir(book) and output.resolve().is_relative_to(Path(book).resolve()):
         raise MistakeError(f"--output: {output} is in the book's folder, where {PAGE} would be a chapter")
+    if output is not None:
+        for name in (PAGE, TREE):
+            check_not_the_data(output / name, "--output", Path(book))
     names = [name for name in (model, book_model) if name is not None]
     for name in names:
         check_checkpoint(name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import os
 import re
 import sys
 import tempfile
@@ -27,6 +28,7 @@ QUERY = "query"  # what the summary of a record is to answer
 PHRASES = "phrases"  # what a record may name to be highlighted in its document
 STDIN = "-"
 STDIN_NAME = "standard input"
+LONGEST_NAME = 60  # characters of what is no file, in a message
 
 
 @dataclass
@@ -180,23 +182,33 @@ def open_documents(
             if name == STDIN:
                 if sys.stdin.isatty() and not inputs:
                     raise MistakeError("INPUT: nothing to read; give files, a folder, or text on standard input")
-                path = _save_stdin(Path(stack.enter_context(tempfile.TemporaryDirectory())))
+                path = _save(sys.stdin.buffer.read(), Path(stack.enter_context(tempfile.TemporaryDirectory())))
                 names[str(path)] = STDIN_NAME
             elif not name:
                 raise MistakeError("INPUT: an empty string names nothing; for this folder, give '.'")
             else:
-                path = Path(name).expanduser()
-                if not path.exists():
-                    raise MistakeError(f"INPUT: there is no file or folder {name!r}")
+                path = Path(os.path.expanduser(name))
+                if not os.path.exists(path):  # the functions of `os`, to which a text is the name of no file
+                    is_long = len(name) > LONGEST_NAME
+                    called = f"{name[:LONGEST_NAME]!r}…" if is_long else repr(name)
+                    hint = "; a text comes in a file, or on standard input" if is_long or " " in name else ""
+                    raise MistakeError(f"INPUT: there is no file or folder {called}{hint}")
+                if path.is_fifo():  # <(command)
+                    path = _save(path.read_bytes(), Path(stack.enter_context(tempfile.TemporaryDirectory())))
+                    names[str(path)] = name
             paths.append(path)
         yield Documents(paths, text_column, set_aside, names, phrases_column=phrases_column)
 
 
-def _save_stdin(folder: Path) -> Path:
-    content = sys.stdin.buffer.read()
-    # JSON lines begin with an object, which may be broken; a text hardly ever begins so.
-    is_json = re.match(rb'\{\s*["}]', content.removeprefix(codecs.BOM_UTF8).lstrip())
-    is_pdf = content.startswith(b"%PDF-")
-    path = folder / ("stdin.jsonl" if is_json else "stdin.pdf" if is_pdf else "stdin")
+def _save(content: bytes, folder: Path) -> Path:
+    """Keep what has no name of its own, under one that tells what it is."""
+    from ..data.document_files import kind_of
+    from ..data.record_readers import DOCUMENT_SUFFIXES
+
+    # JSON begins with an object or a list of them, which may be broken; a text hardly ever begins so.
+    begins = re.match(rb'(\[)?\s*\{\s*["}]', content.removeprefix(codecs.BOM_UTF8).lstrip())
+    kind = kind_of(content)
+    ending = (".json" if begins[1] else ".jsonl") if begins else kind if kind in DOCUMENT_SUFFIXES else ""
+    path = folder / f"stdin{ending}"
     path.write_bytes(content)
     return path

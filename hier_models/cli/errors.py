@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator
@@ -64,9 +65,10 @@ def check_parent(file: Path, option: str) -> None:
 
 def check_not_the_data(file: Path, option: str, data: Path) -> None:
     """Refuse a file to be written in the place of the data, or where it would be read as a part of it."""
-    if data.is_file() and file.resolve() == data.resolve():
+    # The functions of `os`, to which a text is the name of no file.
+    if os.path.isfile(data) and file.resolve() == data.resolve():
         raise MistakeError(f"{option}: {file} is the data and would be overwritten; give another file")
-    if data.is_dir() and file.resolve().is_relative_to(data.resolve()):
+    if os.path.isdir(data) and file.resolve().is_relative_to(data.resolve()):
         raise MistakeError(f"{option}: {file} lies in the folder of the data; give a file elsewhere")
 
 

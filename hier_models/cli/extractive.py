@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .errors import MistakeError, mistakes
+from .documents import QUERY
+from .errors import MistakeError, mistakes, say
 
 
 METHODS = ("lead", "lexrank", "textrank", "tf-idf")  # as in `hier_models.extractive`, which takes torch to import
@@ -47,5 +48,9 @@ class ExtractivePipe:
     ) -> Iterator[list[dict[str, Any]]]:
         """Summarize one document after the other; nothing is ever cut."""
         summarize = load_extractive(self.model, **settings)
+        asked = False
         for document in documents:
+            if QUERY in document and not asked:
+                asked = True
+                say(f"--model: {self.model} chooses the same sentences whatever is asked: `{QUERY}` is not looked at.")
             yield [{"summary_text": summarize(document), "num_truncated_tokens": 0}]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,7 +12,7 @@ from ..checkpoints import MINI_NAME, resolve_checkpoint
 from ..families import Family
 from . import loading, options
 from .documents import KINDS, PHRASES, STDIN_NAME, open_documents, read_text
-from .errors import MistakeError, check_parent, given, mistakes, say
+from .errors import MistakeError, check_not_the_data, check_parent, given, mistakes, say
 from .extractive import is_extractive
 from .options import Dtype, InputsFirst, command
 from .reporting import tokens_were
@@ -49,6 +50,9 @@ def inspect_attention(
         if file.suffix.lower() not in (".html", ".htm", ".png"):
             raise MistakeError(f"--output: got {file}; it must end in .html or .png")
         check_parent(file, "--output")
+        for read in (inputs, summary):
+            if read is not None and os.path.isfile(os.path.expanduser(read)):
+                check_not_the_data(file, "--output", Path(read).expanduser())
     if ".png" in suffixes:
         from ..inspection.pages import require_matplotlib
 

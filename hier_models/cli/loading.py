@@ -6,6 +6,7 @@ import difflib
 import hashlib
 import logging
 import warnings
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -148,6 +149,9 @@ def generation_settings(
             raise MistakeError(f"--set: {name!r} is no generation setting of Transformers{hint}")
         with mistakes(f"--set: {entry!r}", yaml.YAMLError):
             settings[name] = yaml.safe_load(text)
+        if isinstance(settings[name], str):
+            with suppress(ValueError):
+                settings[name] = float(text)  # 1e-4, which PyYAML takes for text
     # Tokens to be written, whatever the checkpoint says of lengths in other terms.
     return settings | given_only(max_new_tokens=max_length, min_new_tokens=min_length, num_beams=num_beams)
 

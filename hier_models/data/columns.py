@@ -411,6 +411,7 @@ def _turns_of_text(name: str, text: str) -> list[dict[str, str]]:
 
 
 def _summary(name: str, value: Any) -> str:
+    value = _list_in_json(value)
     if isinstance(value, list) and value and all(isinstance(item, str) for item in value):
         value = "\n".join(SENTENCE_TAGS.sub("", sentence) for sentence in value)
     if not isinstance(value, str):
@@ -425,6 +426,7 @@ def _query(name: str, value: Any) -> str | None:
 
 
 def _references(name: str, value: Any) -> list[str]:
+    value = _list_in_json(value)
     lines = LINE_END.split(value) if isinstance(value, str) else value
     parts = get_strings(name, lines, "a list of strings, or lines, that are a summary each")
     references = [SENTENCE_TAGS.sub("", part).strip() for part in parts]
@@ -496,6 +498,12 @@ def get_id(row: Mapping[str, Any], name: str | None) -> dict[str, str]:
         return {}
     value = get_column(row, name)
     return {"id": "" if value is None else well_formed(name, str(value))}
+
+
+def _list_in_json(value: Any) -> Any:
+    """Give the texts of a CSV cell that holds a list of them; all else as it is, also a text in brackets."""
+    found = from_json(value)
+    return found if isinstance(found, list) and all(isinstance(item, str) for item in found) else value
 
 
 def from_json(value: Any) -> Any:

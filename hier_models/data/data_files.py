@@ -69,16 +69,20 @@ def canonical_split(name: str) -> str:
     return next((split for split, aliases in SPLIT_NAMES.items() if name.strip().lower() in aliases), name)
 
 
-def _split_of_file(name: str) -> str | None:
-    words = re.split(r"[-_./]+", document_name(Path(name)).lower())
+def _split_of_file(name: str, pattern: str = r"[-_./]+") -> str | None:
+    words = re.split(pattern, document_name(Path(name)).lower())
     found = {canonical_split(word) for word in words if canonical_split(word) in SPLIT_NAMES}
     return found.pop() if len(found) == 1 else None
 
 
 def files_of_split(files: list[tuple[Path, str]], split: str | None) -> tuple[list[tuple[Path, str]], str | None]:
     """Choose the files of a split."""
-    splits = sorted({split_of_file for _, name in files if (split_of_file := _split_of_file(name))})
-    chosen = [file for file in files if split and _split_of_file(file[1]) == canonical_split(split)]
+    of_files = {name: _split_of_file(name) for _, name in files}
+    if not all(of_files.values()) and all(data_suffix(path) in DOCUMENT_SUFFIXES for path, _ in files):
+        # Of documents some may be called train-timetable, or driving-test: only whole names count.
+        of_files = {name: _split_of_file(name, "/") for name in of_files}
+    splits = sorted({found for found in of_files.values() if found})
+    chosen = [file for file in files if split and of_files[file[1]] == canonical_split(split)]
     if chosen or len(splits) < 2:
         return (chosen, None) if chosen else (files, split)
     named = ", ".join(splits)

@@ -4,9 +4,11 @@
 headings and pages, or turns. What is of the page and not of the text is left out, and counted.
 """
 
+import html
 import io
 import re
 import zipfile
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -53,9 +55,16 @@ INSTEAD = {
     ".pptx": "save it as .pdf",
 }
 _HTML = re.compile(
-    rb"(?:\xef\xbb\xbf)?\s*(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*<(?:!doctype\s+html|html|head)\b", re.I | re.S
+    rb"(?:\xef\xbb\xbf)?\s*(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*+<(?:!doctype\s+html|html|head)\b", re.I | re.S
 )
-_ABSTRACT = re.compile(r"(?:abstract|summary|zusammenfassung|résumé|resumen)\b", re.IGNORECASE)
+# Alone, or before its text, and not "Summary statistics are …".
+_ABSTRACT = re.compile(
+    r"(?:abstract|summary|zusammenfassung|résumé|resumen)(?:\s*(?:[—–:.]|-\s|$)|\s+(?-i:[A-Z]))",
+    re.IGNORECASE,
+)
+_SENTENCE_END = re.compile(r"[^\W\d_]{2}[.!?…][\"'”’»)\]]*$")
+# What shows an entry of a reference list: its number, a year, an address, or more authors than are named.
+_ENTRY = re.compile(r"^\[\w+\]|\b(?:1[5-9]|20)\d\d[a-z]?\b|\bdoi\b|https?://|\bet al\b", re.IGNORECASE)
 MOST_AUTHOR_WORDS = 300
 _CUE_TIMES = re.compile(r"\s*(?:\d+:)?\d+:\d+[.,]\d+\s*-->\s*(?:\d+:)?\d+:\d+[.,]\d+")
 _VOICE = re.compile(r"<v(?:\.[^ >]*)? ([^>]+)>")
@@ -64,6 +73,7 @@ _TAG = re.compile(r"</?[a-z][^>]*>|\{\\[^}]*\}|<\d[\d:.]*>", re.IGNORECASE)
 _SPEAKER = re.compile(r"\s*(?:>>\s*|-\s*)?\[?([^\W\d_][\w.' -]{0,40}?)\]?:\s+(?=\S)")
 _DASH = re.compile(r"^\s*(?:-|–|>>)\s*")
 _WORD_TEXT = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
+_WORD_SIGNS = {f"{_WORD_TEXT}{tag}": " " for tag in ("tab", "br", "cr")} | {f"{_WORD_TEXT}noBreakHyphen": "-"}
 
 
 @dataclass
@@ -133,7 +143,7 @@ def read_content(path: Path, name: str) -> bytes:
 
 def decoded(content: bytes, name: str) -> str:
     """Give the text of a file, which the user calls `name`."""
-    if (kind := _kind_of(content)) in (".pdf", ".docx", ".epub", ".zip", ".doc"):
+    if (kind := kind_of(content)) in (".pdf", ".docx", ".epub", ".zip", ".doc"):
         raise ValueError(f"{name} is not a text file, but {_KINDS[kind]}; {_advice(kind)}")
     encoding = "utf-16" if content.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8-sig"
     try:
@@ -155,10 +165,11 @@ def say_left_out(left_out: Mapping[str, int]) -> str:
 # What a file is
 
 
-def _kind_of(content: bytes) -> str:
+def kind_of(content: bytes) -> str:
     """Tell a file by how it begins: the suffix that it should have, empty for text."""
     beginning = content[:1024]
-    if b"%PDF-" in beginning:
+    # Behind what is no part of it, perhaps; but a text may tell of the sign.
+    if beginning.lstrip().startswith(b"%PDF-") or (b"%PDF-" in beginning and b"startxref" in content):
         return ".pdf"
     if beginning.startswith(b"PK\x03\x04"):
         if b"application/epub+zip" in beginning:
@@ -176,7 +187,7 @@ def _advice(kind: str) -> str:
 def _checked_suffix(suffix: str, content: bytes, name: str) -> str:
     if not content.strip():
         raise ValueError(f"{name} is empty")
-    kind = _kind_of(content)
+    kind = kind_of(content)
     if suffix in INSTEAD:
         raise ValueError(f"{name} ends in {suffix}, which is not read; {INSTEAD[suffix]}")
     wanted = ".html" if suffix in HTML_SUFFIXES else suffix
@@ -205,6 +216,10 @@ def _read_page(content: bytes, name: str) -> FileDocument:
     return FileDocument(title, article, left_out=Counter(margin_words=max(0, words - kept)))
 
 
+# What a damaged archive, and what is in it, may raise.
+_BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, OSError, KeyError, RuntimeError, SyntaxError)
+
+
 def _read_word(content: bytes, name: str) -> FileDocument:
     """Read a Word document: paragraphs, headings by their styles, and rows of tables; deleted text is left out."""
     try:
@@ -217,7 +232,7 @@ def _read_word(content: bytes, name: str) -> FileDocument:
             if sum(entry.file_size for entry in archive.infolist()) > LARGEST_FILE:
                 raise ValueError(f"{name} would unpack to more than {LARGEST_FILE:,} bytes; divide it")
         document = docx.Document(io.BytesIO(content))
-    except (zipfile.BadZipFile, PackageNotFoundError, KeyError, RuntimeError, SyntaxError) as error:
+    except (*_BROKEN, PackageNotFoundError) as error:
         raise ValueError(f"{name} is a broken Word document ({error}); save it again in its program") from error
     left_out: Counter[str] = Counter()
     for part in document.part.rels.values():
@@ -232,10 +247,13 @@ def _read_word(content: bytes, name: str) -> FileDocument:
 
 def _level_of_style(style: Any) -> int:
     """1 for a title, 2 to 6 for the headings below it."""
-    while style is not None:
-        if style.name.casefold() == "title":
+    seen = set()  # styles may be based on each other
+    while style is not None and style.style_id not in seen:
+        seen.add(style.style_id)
+        name = (style.name or "").casefold()
+        if name == "title":
             return 1
-        if match := re.fullmatch(r"heading (\d)", style.name, re.IGNORECASE):
+        if match := re.fullmatch(r"heading (\d)", name):
             return min(int(match[1]) + 1, 6)
         style = style.base_style
     return 0
@@ -263,17 +281,17 @@ def _word_blocks(body: Any, levels: Mapping[str, int]) -> Iterator[Block]:
 def _words_of(paragraph: Any) -> str:
     """The text of a paragraph, without what was moved away, or stands there a second time for older programs."""
     pieces = []
-    for element in paragraph.iter(f"{_WORD_TEXT}t", f"{_WORD_TEXT}tab", f"{_WORD_TEXT}br", f"{_WORD_TEXT}cr"):
+    for element in paragraph.iter(f"{_WORD_TEXT}t", *_WORD_SIGNS):
         above = {ancestor.tag.rpartition("}")[2] for ancestor in element.iterancestors()}
         if above.isdisjoint(("moveFrom", "Fallback")) and next(element.iterancestors(f"{_WORD_TEXT}p")) is paragraph:
-            pieces.append(element.text or "" if element.tag.endswith("}t") else " ")
+            pieces.append(_WORD_SIGNS.get(element.tag) or element.text or "")
     return "".join(pieces)
 
 
 def _read_subtitles(text: str) -> FileDocument:
     """Read SRT or WebVTT: turns where cues say who speaks, else running text."""
     cues = list(_cues(text))
-    said = [match[1] for cue in cues if (match := _SPEAKER.match(_TAG.sub("", cue)))]
+    said = [match[1] for cue in cues if (match := _SPEAKER.match(_plain(cue)))]
     names = Counter(said)
     known = {name for name in names if names[name] > 1 or name.isupper()}
     turns: list[dict[str, str]] = []
@@ -307,13 +325,17 @@ def _cues(text: str) -> Iterator[str]:
             yield new
 
 
+def _plain(cue: str) -> str:
+    return html.unescape(_TAG.sub("", cue))
+
+
 def _spoken(cue: str, names: Iterable[str]) -> Iterator[tuple[str | None, str]]:
     """What is said in a cue, and by whom; None if it does not say."""
     voices = _VOICE.split(cue)  # text, name, text, …
-    parts = [(None, voices[0]), *zip(voices[1::2], voices[2::2], strict=True)]
+    parts = [(None, voices[0]), *zip(map(html.unescape, voices[1::2]), voices[2::2], strict=True)]
     for voice, part in parts:
         role, waiting = voice, ""
-        for line in _TAG.sub("", part).splitlines():
+        for line in _plain(part).splitlines():
             match = _SPEAKER.match(line)
             if voice is None and match and match[1] in names:
                 if waiting.strip():
@@ -338,13 +360,19 @@ def _leave_out_code(document: FileDocument) -> None:
 
 
 def _leave_out_references(document: FileDocument) -> None:
-    """Leave out the reference list, up to the next heading of its level."""
+    """Leave out the reference list, up to the next heading of its level, or its entries if none is marked as one."""
     blocks = document.blocks
     heads = [number for number, block in enumerate(blocks) if number and REFERENCES.fullmatch(block.text)]
     for start in reversed(heads[-1:]):
         level = blocks[start].level
         after = range(start + 1, len(blocks))
         end = next((n for n in after if 0 < blocks[n].level <= (level or 6)), len(blocks))
+        if not level:
+            last = start
+            for number in range(start + 1, end):
+                if number <= last + 2 and _ENTRY.search(blocks[number].text):  # a page's end may part one
+                    last = number
+            end = last + 1 if last > start else start
         document.left_out["reference_words"] += sum(block.words for block in blocks[start:end])
         del blocks[start:end]
 
@@ -355,6 +383,8 @@ def _leave_out_authors(document: FileDocument) -> None:
     start = next((number for number, block in enumerate(blocks) if block.text == document.title), len(blocks)) + 1
     end = next((number for number in range(start, len(blocks)) if _ABSTRACT.match(blocks[number].text)), start)
     words = sum(block.words for block in blocks[start:end])
-    if words <= MOST_AUTHOR_WORDS:
+    # A PDF does not mark headings: authors may be set in larger letters.
+    is_text = any((b.level and not b.pages) or _SENTENCE_END.search(b.text) for b in blocks[start:end])
+    if words <= MOST_AUTHOR_WORDS and not is_text:
         document.left_out["author_words"] += words
         del blocks[start:end]

@@ -1,7 +1,9 @@
 """Paragraphs and headings of plain text, Markdown and HTML."""
 
+import codecs
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from html.entities import html5
 from typing import Any
@@ -20,6 +22,9 @@ _BLOCK_TAGS, _SILENT_TAGS = frozenset(_BLOCKS.split()), frozenset(_SILENT.split(
 _CELL_TAGS = frozenset({"br", "td", "th"})
 _EPUB_TYPE = "{http://www.idpf.org/2007/ops}type"
 _ENTITY = re.compile(rb"&([A-Za-z][A-Za-z0-9]*);")
+# What browsers take encodings for: what wrote those names meant more than they say.
+_MEANT = {"iso8859-1": "cp1252", "ascii": "cp1252", "shift_jis": "cp932", "x-sjis": "cp932", "windows-31j": "cp932"}
+_MEANT |= {"gb2312": "gb18030", "gbk": "gb18030", "euc_kr": "cp949"}
 _CHARSET = re.compile(rb"(?:encoding|charset)\s*=\s*[\"']?\s*([A-Za-z0-9._:-]+)")
 # The heading of a list of references, perhaps with its number.
 REFERENCES = re.compile(
@@ -85,19 +90,25 @@ def html_blocks(content: bytes, name: str) -> tuple[list[Block], str]:
 
 def parse_markup(content: bytes, name: str) -> Any:
     """Parse XHTML as XML, and what is no XML as HTML."""
+    encoding, declared = "utf-8", _CHARSET.search(content[:2048])
+    if content.startswith((b"\xff\xfe", b"\xfe\xff")):
+        encoding = "utf-16"
+    elif declared:
+        encoding = declared[1].decode("ascii").lower()
+    meant = _meant(encoding)
+    is_of_xml = declared is not None and declared.end() <= content.find(b"?>")
     # Entities of HTML mean nothing to an XML parser that loads no DTD, and none is loaded.
-    parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, remove_comments=True)
+    settings = {"resolve_entities": False, "no_network": True, "load_dtd": False, "remove_comments": True}
     try:
+        parser = etree.XMLParser(encoding=meant if is_of_xml else None, **settings)
         return etree.fromstring(_ENTITY.sub(_numbered, content), parser)
     except (etree.XMLSyntaxError, LookupError):
         pass
-    encoding = "utf-8"
-    if content.startswith((b"\xff\xfe", b"\xfe\xff")):
-        encoding = "utf-16"
-    elif match := _CHARSET.search(content[:2048]):
-        encoding = match[1].decode("ascii")
     try:
-        text = content.decode(encoding)
+        try:
+            text = content.decode(meant or encoding)
+        except UnicodeDecodeError:  # of bytes that Windows leaves free
+            text = content.decode(encoding)
     except (UnicodeDecodeError, LookupError):
         raise ValueError(f"{name} is not in the encoding {encoding}, which it should be in.") from None
     text = re.sub(r"^\s*<\?xml.*?\?>", "", text.removeprefix("\ufeff"))
@@ -111,6 +122,12 @@ def parse_markup(content: bytes, name: str) -> Any:
     if any(error.type_name in ("ERR_RESOURCE_LIMIT", "ERR_INTERNAL_ERROR") for error in lenient.error_log):
         raise _too_deep(name)
     return root
+
+
+def _meant(encoding: str) -> str | None:
+    with suppress(LookupError):
+        encoding = codecs.lookup(encoding).name
+    return _MEANT.get(encoding)
 
 
 def local_name(element: Any) -> str:

@@ -22,8 +22,17 @@ PAGES_THAT_TAKE_A_WHILE = 100
 # A footnote's mark among the words, until it is known whether the footnote is there.
 _MARK, _MARK_END = "\ue000", "\ue001"
 _MARKED = re.compile(f"{_MARK}(.*?){_MARK_END}")
-_NOTE = re.compile(rf"(?:{_MARK}(\d{{1,3}}|[*∗†‡§¶a-z]){_MARK_END}|(\d{{1,3}}|[*∗†‡§¶])(?=[\s\w]))")  # noqa: RUF001
+_NOTE = re.compile(rf"(?:{_MARK}(\d{{1,3}}|[*∗†‡§¶a-z]){_MARK_END}|(\d{{1,3}}|[*∗†‡§¶])(?=\s|[^\W\d]))")  # noqa: RUF001
+# A figure that is raised behind a figure is a power, but behind a year a footnote's mark.
+_POWER = re.compile(rf"(?<!\d)(?!(?:1[5-9]|20)\d\d\D)(\d+){_MARK}([-−–]?\d+){_MARK_END}")  # noqa: RUF001
+# A number, with the word whose own it is and not the page's.
+_NUMBERED = (
+    "chapter|part|section|question|exercise|problem|lesson|unit|kapitel|teil|frage|aufgabe|lektion|chapitre|partie"
+)
+_NUMBER = re.compile(rf"\b(?:{_NUMBERED}) \d+|(?<!\d)\d{{1,6}}(?!\d)")
 _HYPHENS = ("-", "\u00ad", "\u2010", "\ufffe", "\x02")  # the last two are what pdfium makes of one at a line's end
+# Behind a hyphen that stands for a word.
+_AND = ("und", "oder", "bzw", "and", "or", "to", "et", "ou", "y", "e")  # typos: ignore
 _BOLD = re.compile(r"bold|black|heavy|demi|medi\b|cmbx|[-,]bd", re.IGNORECASE)
 _PAGE_NUMBER = re.compile(
     r"\W*(?:page |p\. ?|seite |s\. ?)?(?:#|[ivxlc]{1,7})(?: ?(?:of|/|von|\|) ?#)?\W*", re.IGNORECASE
@@ -38,8 +47,9 @@ _ITEM = re.compile(r"(?:[•‣▪●○◦–—-]|\(?\d{1,2}[.)]|\(?[a-z]\))\s
 _OTHER_LETTERS = re.compile("[\ufb00-\ufb06\ufb13-\ufdff\ufe70-\ufeff\U0001d400-\U0001d7ff]")
 # Accents as TeX sets them, in front of their letter.
 _ACCENTS = {"\u00b4": "\u0301", "\u00a8": "\u0308", "\u02c6": "\u0302", "\u02dc": "\u0303"}
-_ACCENT = re.compile(rf"([{''.join(_ACCENTS)}]) ?([A-Za-z\u0131])")
+_ACCENTED = re.compile("[A-Za-z\u0131]")
 _RIGHT_TO_LEFT = ("R", "AL")
+_Character = tuple[str, int, float, float, float, float]  # with its number, left, right, bottom, top
 
 
 @dataclass
@@ -48,7 +58,7 @@ class _Line:
 
     text: str
     page: int
-    left: float  # places in points, from the page's lower left corner
+    left: float  # places in points, to the right and up, as most of the page's text runs
     right: float
     bottom: float
     top: float
@@ -154,7 +164,8 @@ def _lines_of_page(text: Any, page: int) -> Iterator[_Line]:
 
     box = raw.FS_RECTF()
     where = ctypes.byref(box)
-    line: list[tuple[str, int, float, float, float, float]] = []  # character, number, left, right, bottom, top
+    turns = _turns(text)
+    line: list[_Character] = []
     first_half = ""  # of a character beyond U+FFFF, which pdfium gives as two
     for number in range(raw.FPDFText_CountChars(text)):
         character = chr(raw.FPDFText_GetUnicode(text, number) or 0xFFFD)
@@ -165,49 +176,73 @@ def _lines_of_page(text: Any, page: int) -> Iterator[_Line]:
             character = (first_half + character).encode("utf-16", "surrogatepass").decode("utf-16", "replace")[-1]
         first_half = ""
         if character in "\r\n":
-            yield from _line(text, line, page)
+            yield from _line(text, line, page, turns)
             line = []
             continue
         if character.isspace() or not raw.FPDFText_GetLooseCharBox(text, number, where):
             if line and line[-1][0] != " ":
                 line.append((" ", number, *line[-1][2:]))
             continue
+        start, end, low, high = box.left, box.right, box.bottom, box.top
+        for _ in range(turns):
+            start, end, low, high = low, high, -end, -start
         if line:
             _, _, left, right, bottom, top = line[-1]
-            gap = max(box.left - right, left - box.right)
-            height = max(top - bottom, box.top - box.bottom)
-            if gap > 0.9 * height or min(top, box.top) - max(bottom, box.bottom) < -0.3 * height:
-                yield from _line(text, line, page)
+            gap = max(start - right, left - end)
+            height = max(top - bottom, high - low)
+            if gap > 0.9 * height or min(top, high) - max(bottom, low) < -0.3 * height:
+                yield from _line(text, line, page, turns)
                 line = []
-        line.append((character, number, box.left, box.right, box.bottom, box.top))
-    yield from _line(text, line, page)
+        line.append((character, number, start, end, low, high))
+    yield from _line(text, line, page, turns)
 
 
-def _line(text: Any, characters: list[tuple[str, int, float, float, float, float]], page: int) -> Iterator[_Line]:
+def _turns(text: Any) -> int:
+    """How often most of a page's text is turned by 90 degrees, against the clock, by a hundred of its characters."""
+    from pypdfium2 import raw
+
+    count = raw.FPDFText_CountChars(text)
+    some = range(0, count, 1 + count // 100)
+    turns = Counter(round(_size_and_angle(text, number, 0.0)[1] / 90) % 4 for number in some)
+    return next((turn for turn, times in turns.items() if 2 * times > len(some)), 0)
+
+
+def _line(text: Any, characters: list[_Character], page: int, turns: int) -> Iterator[_Line]:
     while characters and characters[-1][0] == " ":
         characters = characters[:-1]
+    characters = _with_accents(characters)
     shown = [character for character in characters if character[0] != " "]
     if not shown:
         return
     height, bottom = median(c[5] - c[4] for c in shown), median(c[4] for c in shown)
     pieces, raised = [], False
     for sign, _, _, _, low, high in characters:
-        is_raised = sign != " " and (sign.isdigit() or not sign.isalpha() or len(sign) < 2)
-        is_raised = is_raised and high - low < 0.85 * height and low > bottom + 0.1 * height
+        is_raised = sign != " " and high - low < 0.85 * height and low > bottom + 0.1 * height
         pieces += [_MARK] if is_raised and not raised else [_MARK_END] if raised and not is_raised else []
         pieces.append(_OTHER_LETTERS.sub(lambda found: unicodedata.normalize("NFKC", found[0]), sign))
         raised = is_raised
     written = "".join([*pieces, _MARK_END] if raised else pieces)
-    written = _ACCENT.sub(_accented, written)
+    written = _POWER.sub(r"\1^\2", written)
     first, last = shown[0], shown[-1]
     size, angle = _size_and_angle(text, shown[len(shown) // 2][1], height)
+    angle = (angle - 90 * turns + 180) % 360 - 180
     bold = all(_is_bold(text, number) for number in {first[1], shown[len(shown) // 2][1], last[1]})
     left, right = min(c[2] for c in shown), max(c[3] for c in shown)
     yield _Line(written, page, left, right, bottom, bottom + height, size, bold, angle)
 
 
-def _accented(found: re.Match[str]) -> str:
-    return unicodedata.normalize("NFC", found[2].replace("\u0131", "i") + _ACCENTS[found[1]])
+def _with_accents(characters: list[_Character]) -> list[_Character]:
+    """Put accents onto the letters that they stand over; one that is written as an apostrophe stands before them."""
+    found: list[_Character] = []
+    for sign, number, left, right, bottom, top in characters:
+        place = len(found) - (2 if found and found[-1][0] == " " else 1)
+        accent, _, start, end, *_ = found[place] if place >= 0 else ("", 0, 0.0, 0.0)
+        shared = min(right, end) - max(left, start)
+        if accent in _ACCENTS and _ACCENTED.match(sign) and 2 * shared > min(right - left, end - start):
+            sign = unicodedata.normalize("NFC", sign.replace("\u0131", "i") + _ACCENTS[accent])
+            del found[place:]
+        found.append((sign, number, left, right, bottom, top))
+    return found
 
 
 def _size_and_angle(text: Any, number: int, height: float) -> tuple[float, float]:
@@ -267,21 +302,37 @@ def _is_right_to_left(lines: Sequence[_Line]) -> bool:
     return sum(kinds[kind] for kind in _RIGHT_TO_LEFT) > kinds["L"]
 
 
+def _edges(lines: Sequence[_Line], body: float) -> list[tuple[bool, str, list[_Line]]]:
+    """The first and the last rows of a page: whether at its top, and what they say."""
+    rows = _rows(lines)
+    chosen = [(True, row) for row in rows[:2]] + [(False, row) for row in rows[2:][-2:]]
+    return [
+        (is_top, " ".join(_MARKED.sub(r"\1", line.text) for line in row).casefold(), row)
+        for is_top, row in chosen
+        if max(line.size for line in row) <= 1.1 * body  # "Chapter 3" stands at one place, too
+    ]
+
+
 def _without_running_heads(pages: list[list[_Line]], body: float, left_out: Counter[str]) -> list[list[_Line]]:
     """Leave out what comes again at the same place above or below the text of several pages, whatever its number."""
-    edges: list[list[tuple[tuple[bool, str], int, list[_Line]]]] = []  # of each page: what it says, height, the row
-    seen: Counter[tuple[tuple[bool, str], int]] = Counter()
-    for lines in pages:
-        rows = _rows(lines)
-        chosen = [(True, row) for row in rows[:2]] + [(False, row) for row in rows[2:][-2:]]
-        edges.append([])
-        for is_top, row in chosen:
-            if max(line.size for line in row) > 1.1 * body:
-                continue  # "Chapter 3" stands at one place, too
-            said = re.sub(r"\d+", "#", " ".join(_MARKED.sub(r"\1", line.text) for line in row).casefold())
-            said = "#" if _PAGE_NUMBER.fullmatch(said) else said
-            edges[-1].append(((is_top, said), round(row[0].bottom / 4), row))
-        seen.update({(key, height) for key, height, _ in edges[-1]})
+    found = [_edges(lines, body) for lines in pages]
+    # Numbers that count on with the pages are theirs; that of "Day 3" is not.
+    shifts = Counter(
+        shift
+        for rows in found
+        for shift in {int(n) - row[0].page for _, said, row in rows for n in _NUMBER.findall(said) if n.isdecimal()}
+    )
+
+    def without_page(said: str, page: int) -> str:
+        if _PAGE_NUMBER.fullmatch(re.sub(r"\d+", "#", said)):
+            return "#"
+        return _NUMBER.sub(lambda n: "#" if n[0].isdecimal() and shifts[int(n[0]) - page] > 1 else n[0], said)
+
+    edges = [
+        [((is_top, without_page(said, row[0].page)), round(row[0].bottom / 4), row) for is_top, said, row in rows]
+        for rows in found
+    ]
+    seen = Counter(place for rows in edges for place in {(key, height) for key, height, _ in rows})
     filled = sum(bool(page) for page in pages)
     kept = []
     for lines, rows_here in zip(pages, edges, strict=True):
@@ -433,7 +484,7 @@ def _begins(lines: list[_Line], line: _Line, usual: float, body: float) -> bool:
     if _NAMED_CAPTION.match(line.text):
         return True
     # Of a paragraph of several lines it is known how wide it is; a table may be wider.
-    same = [other for other in lines if other.column == before.column]
+    same = list(itertools.takewhile(lambda other: other.column == before.column, reversed(lines)))
     left, right = (min(x.left for x in same), max(x.right for x in same)) if len(same) > 1 else before.edges
     starts, ends = line.left - line.edges[0], right - before.right
     if _is_right_to_left([line]):
@@ -459,13 +510,14 @@ def _write(paragraph: _Paragraph, words: Counter[str], left_out: Counter[str]) -
     for line in paragraph.lines:
         new = " ".join(line.text.split())
         if text.endswith(_HYPHENS) and new[:1].isalnum() and text[-2:-1].isalpha():
-            head, tail = re.search(r"[\w-]*$", text[:-1]), re.match(r"[\w-]*", new)  # both match anywhere
+            head, tail = re.search(r"[\w-]*$", text[-100:-1]), re.match(r"[\w-]*", new)  # both match anywhere
             first, second = head[0].casefold(), tail[0].casefold()  # type: ignore[index]
             # As it is written elsewhere; what nobody wrote elsewhere has a hyphen before a capital or a figure.
             whole, parted = words[first + second], words[f"{first}-{second}"]
             with_hyphen = parted > whole or (not whole and ("-" in first + second or not new[0].islower()))
-            text = text[:-1] + ("-" if with_hyphen else "")
-            left_out["line_end_hyphens"] += 1
+            is_suspended = second in _AND and not whole  # "pre- and post-war"
+            text = text[:-1] + ("- " if is_suspended else "-" if with_hyphen else "")
+            left_out["line_end_hyphens"] += not is_suspended
         elif text:
             text = (text[:-1] + "-" if text.endswith(_HYPHENS[1:]) else text) + " "
         if not pages or pages[-1][1] != line.page:

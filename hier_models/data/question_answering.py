@@ -78,11 +78,9 @@ class _Windows:
             return_offsets_mapping=True,
         )
         samples = encoded["overflow_to_sample_mapping"]
-        columns: dict[str, list[Any]] = {
-            "input_ids": encoded["input_ids"],
-            "attention_mask": encoded["attention_mask"],
-            EXAMPLE: [indices[sample] for sample in samples],
-        }
+        names = plain_tokenizer(self.processor).model_input_names  # BERT's tell the question from the context
+        columns: dict[str, list[Any]] = {name: encoded[name] for name in names if name in encoded}
+        columns[EXAMPLE] = [indices[sample] for sample in samples]
         rows = zip(encoded["offset_mapping"], map(encoded.sequence_ids, range(len(samples))), strict=True)
         spans = [[span if part == 1 else OUTSIDE for span, part in zip(*row, strict=True)] for row in rows]
         if self.spans:
@@ -185,9 +183,10 @@ def tokenize_questions(
         report: Is given the counts, if passed.
 
     Returns:
-        A dataset of windows with `input_ids`, `attention_mask`, `example_index` (the row of its question), with
-        answers `start_positions` and `end_positions` (tokens), and with `return_spans` `context_spans`: (start, end)
-        of each token in characters of the context, (-1, -1) for tokens of the question, markers and separators.
+        A dataset of windows with the tokenizer's inputs (`input_ids`, `attention_mask`, of BERT's also
+        `token_type_ids`), `example_index` (the row of its question), with answers `start_positions` and
+        `end_positions` (tokens), and with `return_spans` `context_spans`: (start, end) of each token in characters of
+        the context, (-1, -1) for tokens of the question, markers and separators.
 
     Raises:
         ValueError: If a column is missing, an answer does not stand where it should, a length leaves no room, or the
@@ -214,7 +213,7 @@ def tokenize_questions(
     if isinstance(dataset, IterableDataset):
         return dataset.map(Counting(windows, partial(_count, report)), **options)
     tokenized = dataset.map(Versioned(windows), num_proc=num_proc, desc="Tokenizing", **options)
-    counted = [name for name in tokenized.column_names if name not in ("input_ids", SPANS)]
+    counted = [name for name in tokenized.column_names if name not in (*tokenizer.model_input_names, SPANS)]
     _count(report, {name: tokenized[name] for name in counted})
     logger.log(logging.WARNING if report.lost_answers or report.cut_questions else logging.INFO, "%s", report)
     return tokenized.remove_columns(list(COUNTS))

@@ -158,6 +158,8 @@ def _json_array_records(path: Path) -> Iterator[Record]:
         position = between.match(text, position).end()  # type: ignore[union-attr]  # the pattern matches anywhere
         line, counted = line + text.count("\n", counted, position), position
         if text[position : position + 1] == "]":
+            if rest := text[position + 1 :].strip():
+                yield Record(str(path), line, rest, problem="broken JSON: the file goes on after the end of its array")
             return
         try:
             row, end = decoder.raw_decode(text, position)

@@ -4,7 +4,7 @@ Each has a function that recognizes its columns, for `load_rows`, and gives the 
 """
 
 import string
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -138,6 +138,7 @@ class PairFormat:
     second: str | None  # column with the second text (the hypothesis), or None for single texts
     label: str | None  # column with the label, or None where there is none
     id: str | None  # column with the identifier, or None
+    classes: tuple[str, ...] = ()  # labels in any case, -1 too
 
     @property
     def features(self) -> dict[str, Any]:
@@ -151,7 +152,8 @@ class PairFormat:
         if self.second is not None:
             normalized["text_pair"] = get_string(row, self.second, "the second text")
         if self.label is not None:
-            normalized["label"] = _label(self.label, get_column(row, self.label))
+            label = _label(self.label, get_column(row, self.label))
+            normalized["label"] = None if label in NO_LABEL and label not in self.classes else label
         return get_id(row, self.id) | normalized
 
 
@@ -160,8 +162,9 @@ def resolve_pairs(
     text_column: str | None = None,
     second_column: str | None = None,
     label_column: str | None = None,
+    classes: Sequence[str] = (),
 ) -> PairFormat:
-    """Recognize the columns of texts, or pairs of texts, with a label."""
+    """Recognize the columns of texts, or pairs of texts, with a label; -1 and - are none, unless they are classes."""
     label = None
     if label_column != "":
         label = find_column(row, "label_column", label_column, LABEL_ALIASES)
@@ -169,14 +172,13 @@ def resolve_pairs(
     second = None
     if second_column or (second_column is None and matching(list(row), SECOND_ALIASES)):
         second = find_column(row, "second_column", second_column, SECOND_ALIASES, (first,))
-    return PairFormat(first, second, label, find_id(row))
+    return PairFormat(first, second, label, find_id(row), tuple(classes))
 
 
-def _label(name: str, value: Any) -> str | None:
+def _label(name: str, value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, str | int):
         raise wrong_type(name, value, "a label (a string or a whole number)")
-    label = well_formed(name, str(value)).strip()
-    return None if label in NO_LABEL else label
+    return well_formed(name, str(value)).strip()
 
 
 # Questions with options

@@ -117,6 +117,7 @@ class _Tokenization:
     max_source_length: int | None
     max_target_length: int | None
     long_documents: LongDocuments
+    prefix: str
     importance: Importance | None = None
 
     def __call__(self, batch: dict[str, list[Any]]) -> dict[str, list[Any]]:
@@ -163,7 +164,7 @@ class _Tokenization:
 
     def _length(self, kind: str, source: Any) -> int:
         if isinstance(self.processor, PreTrainedTokenizerBase):
-            return len(self.processor(plain_text(kind, source), verbose=False)["input_ids"])
+            return len(self.processor(self.prefix + plain_text(kind, source), verbose=False)["input_ids"])
         return len(self.processor(**{kind: [source]}, truncation=False, return_truncation=True)["input_ids"][0])
 
     def _inputs(self, batch: dict[str, list[Any]]) -> dict[str, list[Any]]:
@@ -199,11 +200,13 @@ class _Tokenization:
         return None if self.importance is None else oracle_spans(self.processor, source, batch["summary"])
 
     def _with_tokenizer(self, tokenizer: PreTrainedTokenizerBase, batch: dict[str, list[Any]]) -> dict[str, list[Any]]:
-        texts = [plain_text(self.kind, source) for source in batch[self.kind]]
-        inputs, cut = _cut(tokenizer, self.max_source_length, text=texts)
+        texts = [self.prefix + plain_text(self.kind, source) for source in batch[self.kind]]
+        inputs, cut = cut_texts(tokenizer, self.max_source_length, text=texts)
         counts = {CUT_TOKENS: cut, CUT_SENTENCES: [0] * len(texts), CUT_TARGET_TOKENS: [0] * len(texts)}
         if "summary" in batch:
-            labels, counts[CUT_TARGET_TOKENS] = _cut(tokenizer, self.max_target_length, text_target=batch["summary"])
+            labels, counts[CUT_TARGET_TOKENS] = cut_texts(
+                tokenizer, self.max_target_length, text_target=batch["summary"]
+            )
             inputs["labels"] = labels["input_ids"]
         return {**inputs, **counts}
 
@@ -238,7 +241,7 @@ def _named(batch: dict[str, list[Any]], number: int, text: str) -> str:
     return f"with id {batch['id'][number]!r}" if "id" in batch else f"that begins {text[:60]!r}"
 
 
-def _cut(
+def cut_texts(
     tokenizer: PreTrainedTokenizerBase, limit: int | None, **texts: list[str]
 ) -> tuple[dict[str, list[Any]], list[int]]:
     """Tokenize, cut to the limit, and count the tokens cut off each text."""
@@ -290,6 +293,7 @@ def tokenize_documents(
     max_target_length: int | None = None,
     importance: Importance | None = None,
     long_documents: LongDocuments = "cut",
+    prefix: str = "",
     num_proc: int | None = None,
     report: TruncationReport | None = None,
 ) -> Dataset | IterableDataset:
@@ -315,6 +319,7 @@ def tokenize_documents(
         long_documents: "cut" takes the end off what is longer than `max_source_length`; "condense" keeps its beginning
             and the sentences that are most like all others, or like its query, and of any text no headings and lists,
             if it has enough sentences, as `pipeline("summarization")` does.
+        prefix: What stands before every text that a model without structure reads, such as T5's "summarize: ".
         num_proc: Processes to use; None for one. A streamed dataset ignores it: the data loader's workers do the work.
             A tagger needs it no more than any model.
         report: Is given the counts, if passed.
@@ -337,7 +342,7 @@ def tokenize_documents(
         report.expect(WITHOUT_IMPORTANCE)
     if highlights(processor) and (PHRASES in columns or getattr(processor, "key_phrases", None) is not None):
         report.expect(*PHRASE_COLUMNS)
-    settings = (processor, source_kind(columns), max_source_length, max_target_length, long_documents)
+    settings = (processor, source_kind(columns), max_source_length, max_target_length, long_documents, prefix)
     tokenization = _Tokenization(*settings, importance)
     options: dict[str, Any] = {"batched": True, "batch_size": DOCUMENTS_IN_MEMORY, "remove_columns": columns}
     if isinstance(dataset, IterableDataset):

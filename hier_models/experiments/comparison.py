@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from accelerate.state import AcceleratorState  # type: ignore[import-untyped]
 
 from ..training.arguments import RecipeError
 from ..training.recipe_files import Overrides, all_options, check_overrides, load_recipe, variant_names
@@ -155,7 +156,8 @@ def smoke_variants(path: str | os.PathLike[str], overrides: Overrides, names: Se
 
 
 def free_memory() -> None:
-    """Let go of the model of a run: its parts know each other, so it goes no sooner."""
+    """Let go of the model of a run, whose parts know each other, so that it goes no sooner; and of its precision."""
+    AcceleratorState._reset_state()
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()

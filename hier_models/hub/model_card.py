@@ -8,13 +8,14 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import jinja2
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
 from ..checkpoints import is_hub_id
 from ..families import FAMILIES
+from ..pipelines.document_pipeline_hier import task_params
 from .auto_classes import auto_class_of, task_of
 
 
@@ -126,7 +127,7 @@ def model_card(model: Any, details: CardDetails, *, source: str, code: Iterable[
         # Of a folder here only the name: nobody else has its path.
         started_from=Path(base).name if base and Path(base).exists() else base or NOT_GIVEN,
         generation=_generation(model),
-        positions=_positions(config),
+        positions=_positions(config, task if generates else None),
         not_given=NOT_GIVEN,
     )
     return ModelCard(f"---\n{data.to_yaml()}\n---\n{text}")
@@ -198,14 +199,15 @@ def _generation(model: Any) -> dict[str, Any]:
     }
 
 
-def _positions(config: Any) -> int | None:
-    """How many positions a source has; None where it may be of any length."""
+def _positions(config: Any, task: str | None) -> int | None:
+    """How many tokens a source may have; None where it may be of any length."""
     family = FAMILIES.get(config.model_type)
     names = ("max_encoder_position_embeddings", "max_position_embeddings")
     name = next((name for name in names if hasattr(config, name)), None)
-    if name is None or (family is not None and name in family.unused_by(config)):
-        return None
-    return cast(int | None, getattr(config, name))
+    if family is not None and name in family.unused_by(config):
+        name = None
+    limits = (name and getattr(config, name), task and task_params(config, task).get("max_source_length"))
+    return min((limit for limit in limits if limit), default=None)
 
 
 def _cell(value: Any, measured: bool = False) -> str:

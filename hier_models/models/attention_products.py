@@ -212,10 +212,8 @@ def made_again(
     if is_pure and _is_plain(linear):
         return _ThenLinear.apply(inputs, linear.weight, linear.bias, function)  # type: ignore[no-any-return]
     # Stops before the linear layer, whose output nothing asks for.
-    whole = checkpoint(
-        lambda states: linear(function(states)), inputs, use_reentrant=False, preserve_rng_state=not is_pure
-    )
-    return cast(torch.Tensor, whole)
+    # Numbers are drawn again as they were: an adapter may have a dropout of its own.
+    return cast(torch.Tensor, checkpoint(lambda states: linear(function(states)), inputs, use_reentrant=False))
 
 
 def _is_plain(linear: nn.Module) -> bool:

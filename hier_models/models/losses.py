@@ -41,7 +41,12 @@ def cross_entropy(
     else:
         chosen: torch.Tensor = _LogProbabilities.apply(logits, labels)
         loss = nn.functional.nll_loss(chosen, labels.clamp(max=0), reduction=reduction)
-    return loss if num_items_in_batch is None else loss / num_items_in_batch
+    return loss if num_items_in_batch is None else per_item(loss, num_items_in_batch)
+
+
+def per_item(total: torch.Tensor, number: torch.Tensor | int) -> torch.Tensor:
+    """Divide by a number of items, which the Trainer may have on another device."""
+    return total / (number.to(total.device) if isinstance(number, torch.Tensor) else number)
 
 
 class _LogProbabilities(torch.autograd.Function):
@@ -119,4 +124,4 @@ def classification_loss(
     measure = nn.functional.mse_loss if is_regression else nn.functional.binary_cross_entropy_with_logits
     if num_items_in_batch is None:
         return measure(logits, labels.view_as(logits))
-    return measure(logits, labels.view_as(logits), reduction="sum") / num_items_in_batch
+    return per_item(measure(logits, labels.view_as(logits), reduction="sum"), num_items_in_batch)

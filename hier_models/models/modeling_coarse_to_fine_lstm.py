@@ -17,6 +17,7 @@ from transformers.cache_utils import Cache
 from transformers.generation import GenerationMixin
 from transformers.processing_utils import Unpack
 from transformers.utils import ModelOutput, TransformersKwargs, can_return_tuple, logging
+from transformers.utils.deprecation import deprecate_kwarg
 
 from .bart_body import of_both, target_of
 from .configuration_coarse_to_fine_lstm import CoarseToFineLstmConfig
@@ -65,6 +66,7 @@ class CoarseToFineLstmModel(CoarseToFineLstmPreTrainedModel):
                 module.embed_tokens = _resized(embedding, vocab_size, self.config.init_range)
 
     @can_return_tuple
+    @deprecate_kwarg("past_key_values", "5.40.0", new_name="cache")
     def forward(
         self,
         input_ids: torch.Tensor | None = None,

@@ -16,6 +16,7 @@ from transformers.generation import GenerationMixin
 from transformers.masking_utils import create_masks_for_generate
 from transformers.processing_utils import Unpack
 from transformers.utils import TransformersKwargs, can_return_tuple
+from transformers.utils.deprecation import deprecate_kwarg
 
 from .bart_body import BartBodyModel, as_output, of_both, target_of
 from .configuration_ham import HamConfig
@@ -37,6 +38,7 @@ class HamModel(BartBodyModel, HamPreTrainedModel):
         super().__init__(config)
 
     @can_return_tuple
+    @deprecate_kwarg("past_key_values", "5.40.0", new_name="cache")
     def forward(
         self,
         input_ids: torch.Tensor | None = None,

@@ -16,6 +16,7 @@ from transformers.masking_utils import create_bidirectional_mask
 from transformers.models.bart.modeling_bart import BartAttention
 from transformers.processing_utils import Unpack
 from transformers.utils import TransformersKwargs, can_return_tuple
+from transformers.utils.deprecation import deprecate_kwarg
 from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
@@ -121,6 +122,7 @@ class HatBartEncoder(HatBartPreTrainedModel):
             begun.append("hierarchical_layers")
         return begun
 
+    @with_attentions("hierarchical_attentions")
     @merge_with_config_defaults
     @capture_outputs
     def forward(
@@ -247,6 +249,7 @@ class HatBartModel(BartBodyModel, HatBartPreTrainedModel):
     encoder_class, decoder_class = HatBartEncoder, HatBartDecoder
 
     @can_return_tuple
+    @deprecate_kwarg("past_key_values", "5.40.0", new_name="cache")
     @with_attentions("hierarchical_attentions")
     def forward(
         self,

@@ -18,6 +18,7 @@ from transformers.cache_utils import Cache
 from transformers.generation import GenerationMixin
 from transformers.processing_utils import Unpack
 from transformers.utils import TransformersKwargs, can_return_tuple
+from transformers.utils.deprecation import deprecate_kwarg
 
 from .bart_body import BartBodyModel, as_output, of_both, target_of, tensor_parallel_plan
 from .configuration_top_down_transformer import TopDownTransformerConfig
@@ -55,6 +56,7 @@ class TopDownTransformerModel(BartBodyModel, TopDownTransformerPreTrainedModel):
     encoder_class, decoder_class = TopDownTransformerEncoder, TopDownTransformerDecoder
 
     @can_return_tuple
+    @deprecate_kwarg("past_key_values", "5.40.0", new_name="cache")
     def forward(
         self,
         input_ids: torch.Tensor | None = None,

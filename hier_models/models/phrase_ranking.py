@@ -5,6 +5,7 @@ Each chooses among the candidates of `RankedPhrases`, and is saved by its name.
 
 import re
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -94,7 +95,9 @@ class ImportantPhrases(RankedPhrases, name="importance"):
         self._loaded: Any = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_loaded": None}
+        # What was tokenized is kept under a hash of this, and a tagger that was trained anew finds other phrases.
+        weights = [(str(file), file.stat().st_mtime_ns) for file in sorted(Path(self.tagger).glob("*.safetensors"))]
+        return {**super().__getstate__(), "_loaded": None, "_weights_of": weights}
 
     def as_dict(self) -> dict[str, Any]:
         """Give the checkpoint of the tagger, and how phrases are chosen."""

@@ -35,7 +35,16 @@ class HatEncoderProcessor(ProcessorMixin):
         if language is not None:
             check_language(language)
         super().__init__(HatEncoderTokenizer.from_tokenizer(tokenizer, language))
-        self.language = self.tokenizer.language
+
+    @property
+    def language(self) -> str:
+        """Language by whose rules the tokenizer finds sentences."""
+        return self.tokenizer.language  # type: ignore[no-any-return]
+
+    @language.setter
+    def language(self, language: str) -> None:
+        check_language(language)
+        self.tokenizer.language = language
 
     @property
     def extra_inputs(self) -> dict[str, int]:
@@ -69,10 +78,11 @@ class HatEncoderProcessor(ProcessorMixin):
 
         Args:
             text: A text or a list of texts. With `choices`: the passage or passages, or what the choices continue.
-            text_pair: The second text of each pair. With `choices`: the question, which goes before each choice.
+            text_pair: The second text of each pair. With `choices`: the question, which goes before each choice, or
+                has it in the place of a blank ("The ferry costs _ .").
             choices: The answers to choose from, for one text a list of strings, for several a list of such lists, all
-                of the same length. Each makes a pair of the text and "question choice", and the result has one more
-                dimension: (batch, choices, tokens).
+                of the same length. Each makes a pair of the text and the question with the choice, and the result has
+                one more dimension: (batch, choices, tokens).
             **options: As for the tokenizer: `padding`, `truncation` (True or "longest_first", which cuts the longer
                 text of a pair, "only_first", "only_second", or False; by default the first where `max_length` is given
                 and nothing is padded, as in Transformers; markers count), `max_length`, `stride` (tokens that

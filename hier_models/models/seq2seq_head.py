@@ -13,6 +13,7 @@ from transformers.cache_utils import Cache, EncoderDecoderCache
 from transformers.configuration_utils import PreTrainedConfig
 from transformers.models.bart.modeling_bart import shift_tokens_right
 from transformers.utils import ModelOutput, can_return_tuple
+from transformers.utils.deprecation import deprecate_kwarg
 
 from .bart_body import with_rows
 from .copy_mechanism import CLOSED, CopyGate, mix_log_probabilities
@@ -30,6 +31,7 @@ def writes(model_class: Any, output_class: Any) -> Callable[..., Any]:
     also = ("labels", "output_copying") if issubclass(output_class, CopyLMOutput) else ("labels",)
 
     @can_return_tuple
+    @deprecate_kwarg("past_key_values", "5.40.0", new_name="cache")
     @takes(model_class, *also)
     def forward(
         self: Any, labels: Any = None, output_copying: Any = None, num_items_in_batch: Any = None, **inputs: Any

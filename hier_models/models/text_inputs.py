@@ -6,6 +6,7 @@ from typing import Any
 
 
 NO_LIMIT = 10**9  # tokens; a tokenizer without a limit says so with a huge number
+BLANK = re.compile(r"(?<!\w)_+|_+(?!\w)", re.ASCII)  # inside a word, as of get_item, there is none
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -128,5 +129,13 @@ def read_choices(text: Any, text_pair: Any, choices: Any) -> tuple[list[str], li
         raise ValueError(f"`choices` must be as many for every text, and at least one; got {sizes}")
     firsts = [passage for passage in texts for _ in range(sizes[0])]
     pairs = zip(questions, rows, strict=True)
-    seconds = [f"{question} {choice}" if question else choice for question, row in pairs for choice in row]
+    seconds = [complete(question, choice) for question, row in pairs for choice in row]
     return firsts, seconds, sizes[0], batched
+
+
+def complete(question: str, choice: str) -> str:
+    """Put a choice in the place of a question's blanks, or behind it."""
+    filled, blanks = BLANK.subn(lambda _: choice, question)
+    if blanks:
+        return filled
+    return f"{question} {choice}" if question else choice

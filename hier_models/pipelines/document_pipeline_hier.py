@@ -21,6 +21,7 @@ logger = logging.get_logger(__name__)
 
 # Without a length of its own, `generate` stops after 20 tokens, in the middle of nearly every text.
 DEFAULT_MAX_NEW_TOKENS = 256
+LENGTHS = tuple(f"{kind}_{of}" for kind in ("max", "min") for of in ("length", "new_tokens"))
 NO_LIMIT = 10**9  # a tokenizer without a limit says so with a huge number
 
 # What a processor counts of a document; not every one tells sentences apart, or knows phrases.
@@ -199,6 +200,11 @@ class DocumentPipeline(HierPipeline):
         if return_tensors is None and return_text is not None:  # as in Transformers 4
             return_tensors = not return_text
         of_results |= given(return_tensors=return_tensors, clean_up_tokenization_spaces=clean_up_tokenization_spaces)
+        # A length of the call stands in the place of one that the pipeline was made with, in whichever terms.
+        for kind in ("max", "min"):
+            total, new = f"{kind}_length", f"{kind}_new_tokens"
+            if (total in kwargs) != (new in kwargs):
+                kwargs[new if total in kwargs else total] = None
         return of_documents, kwargs, of_results
 
     def _process(
@@ -338,6 +344,9 @@ class DocumentPipeline(HierPipeline):
                 in_new_tokens = getattr(generation_config, new) is not None
                 kwargs[new if in_new_tokens else total] = length - prompt_length if in_new_tokens else length
         other_kwargs = generation_config.update(**kwargs)
+        # As `generate` does later, but for lengths, of which there are two kinds.
+        models = {name: value for name, value in models_own.to_dict().items() if name not in LENGTHS}
+        generation_config.update(**models, defaults_only=True)
         if generation_config.max_length is None and generation_config.max_new_tokens is None:
             default = self._default_new_tokens(examples) + prompt_length
             generation_config.max_length = default if decoder_limit is None else min(default, decoder_limit)
@@ -362,10 +371,17 @@ def task_params(config: Any, *tasks: str) -> dict[str, Any]:
 
 
 def check_generates(model: Any) -> None:
-    """Refuse a model that is no encoder-decoder."""
+    """Refuse a model that is no encoder-decoder, and one whose decoder is none of its checkpoint's."""
     if not getattr(model.config, "is_encoder_decoder", False) or not model.can_generate():
         wanted = "an encoder-decoder model that can generate (AutoModelForSeq2SeqLM)"
         raise ValueError(f"`model` must be {wanted}, got {type(model).__name__}.")
+    saved = next(iter(model.config.architectures or ()), "")
+    if saved.endswith("ForTokenClassification"):  # `from_pretrained` makes what is missing at random
+        use = "A tagger goes beside a summarizer, as `importance_tagger`"
+        trained = "where one was trained from it, save that first, or name it: model.config.architectures = None"
+        raise ValueError(
+            f"`model` was loaded from the checkpoint of a {saved}, which has no decoder. {use}; {trained}."
+        )
 
 
 def check_integers(least: int = 1, **values: Any) -> None:

@@ -6,6 +6,7 @@ Signs other than punctuation (%, €, &, …) and Chinese or Thai characters mus
 """
 
 import functools
+import math
 import re
 from bisect import bisect_right
 from collections import defaultdict
@@ -26,6 +27,7 @@ logger = logging.get_logger(__name__)
 NEVER = 127  # of a token that may not be written: more tokens than any word still needs
 # As in BERT's tokenizer. Longer runs, such as those of encoded files, are no words that anyone summarizes.
 LONGEST_WORD = 100  # characters
+MOST_KEPT = 100_000  # ends of words, whose tokens are counted once for all documents
 ENOUGH, FEW_WORDS, ENGLISH = 20000, 10, 1 / 3  # characters; words; share of words
 # What anyone may write, besides spaces.
 PUNCTUATION = frozenset(".,;:!?'\"()-–—‘’“”„«»…¿¡")  # noqa: RUF001
@@ -88,13 +90,20 @@ class WordPieces:
         for number, text in enumerate(self.texts):
             self._add(number, text)
         self.longest = max((len(text) for table in (self.behind, self.inside) for text in table), default=0)
-        self._needed: dict[str, int] = {"": 0}
+        self._needed: dict[str, int] = {"": 0}  # of ends of words, as they were asked for
         # As they are, and without the capitals and accents that the tokenizer takes away.
         common = set(common_words)
         common |= self.words(tokenizer(" ".join(common), add_special_tokens=False, verbose=False)["input_ids"])
         self.common = _Words(way for word in common for way in _ways(word))
         self.common_behind = self.pieces(self.behind, "", self.common)
         self.common_inside = self.pieces(self.inside, "", self.common)
+        self._of_common = len(self._needed)
+
+    def forget(self) -> None:
+        """Let go of what was found of the words of earlier documents, once that is much."""
+        if len(self._needed) > self._of_common + MOST_KEPT:
+            for rest in list(self._needed)[self._of_common :]:
+                del self._needed[rest]
 
     def words(self, ids: Iterable[int]) -> set[str]:
         """Words of a text."""
@@ -167,14 +176,16 @@ class FaithfulLogitsProcessor(LogitsProcessor):
         sources: Sequence[Sequence[int]],
         documents: Sequence[Sequence[int]] | None = None,
         special_ids: Iterable[int] = (),
-        max_length: int | None = None,
+        max_length: Sequence[int] | int | None = None,  # of all, or of each document
     ) -> None:
+        word_pieces.forget()
         documents = sources if documents is None else documents
         if len(documents) != len(sources):
             raise ValueError(f"There are {len(sources)} sources and {len(documents)} documents.")
         self.word_pieces = word_pieces
         self.special = [number for number in word_pieces.special.union(special_ids) if number < len(word_pieces.texts)]
-        self.max_length = max_length
+        lengths = [max_length] * len(sources) if max_length is None or isinstance(max_length, int) else max_length
+        self.lengths = [math.inf if length is None else length for length in lengths]  # of each document
         self.words: list[_Words] = []
         rows: list[torch.Tensor] = []
         for source, document in zip(sources, documents, strict=True):
@@ -194,15 +205,16 @@ class FaithfulLogitsProcessor(LogitsProcessor):
         written = enumerate(self._unfinished(input_ids))
         states = [self._state(row // each, beginning, scores.device) for row, beginning in written]
         # Tokens that a word may take behind the next one; the last token may have to be the end.
-        left = NEVER - 1 if self.max_length is None else self.max_length - 2 - input_ids.shape[1]
-        left = min(max(left, 0), NEVER - 1)
+        left = [int(min(max(length - 2 - input_ids.shape[1], 0), NEVER - 1)) for length in self.lengths]
         vocab = min(scores.shape[1], self.least.shape[1])  # either may be padded
         allowed = torch.zeros_like(scores, dtype=torch.bool)
-        allowed[:, :vocab] = self.least[[place for place, _, _ in states], :vocab] <= left
+        rooms = torch.tensor(left, device=scores.device).repeat_interleave(each)[:, None]  # (batch * beams, 1)
+        allowed[:, :vocab] = self.least[[place for place, _, _ in states], :vocab] <= rooms
         for row, (place, ids, needed) in enumerate(states):
             if len(ids):
+                room = left[row // each]
                 # What is no word yet has to become one, by the shortest way if there is no room.
-                most = left if place < len(self.least) - 1 else needed.min().clamp(min=left)
+                most = room if place < len(self.least) - 1 else needed.min().clamp(min=room)
                 allowed[row, ids[needed <= most]] = True
         faithful = scores.masked_fill(~allowed, -torch.inf)
         none_left = faithful.amax(dim=1, keepdim=True) == -torch.inf

@@ -2,6 +2,7 @@
 
 import re
 import textwrap
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from itertools import accumulate, chain, groupby, pairwise
@@ -13,7 +14,9 @@ from transformers.utils import logging
 
 from .chunking_hier import sentence_spans
 from .common_words_hier import COMMON_WORDS
+from .copied_words_hier import token_ends
 from .document_pipeline_hier import Example, as_text
+from .sources_hier import summary_spans
 
 
 logger = logging.get_logger(__name__)  # of queries
@@ -167,21 +170,38 @@ def parts_of(name: str, value: Any, number: int, count: Callable[[list[str]], li
     return [value[start:end] for start, end in parts.values()] or [value]
 
 
-def page_of(paragraphs: list[list[int]], tokenizer: Any) -> list[int]:
-    """The tokens of paragraphs, without sentences that have no end, and those that are there already."""
+def page_of(
+    paragraphs: list[list[int]], tokenizer: Any, written: Callable[[str], str] = str, processor: Any = None
+) -> list[int]:
+    """The tokens of paragraphs, without sentences that have no end, and those that are there already.
+
+    Sentences are those of a paragraph as it is `written` in the end: of "3. 7" that is "3.7".
+    """
     page: list[int] = []
     seen: set[tuple[int, ...]] = set()
     special = set(tokenizer.all_special_ids)
     for ids in paragraphs:
         tokens = [token for token in ids if token not in special]
-        ends = [place for place, token in enumerate(tokens, 1) if tokenizer.decode(token).endswith(ENDS)]
-        rest = tokenizer.decode(tokens[ends[-1] :]) if ends else ""
-        for start, end in pairwise([0, *ends, *([] if rest.strip(CLOSING) else [len(tokens)])]):
+        decoded = tokenizer.decode(tokens)
+        text = written(decoded)
+        if _letters(text) != _letters(decoded):  # a capital of another length
+            text = decoded
+        spans = summary_spans(text, processor)
+        if len(spans) > 1 and not text[: spans[-1][1]].rstrip(CLOSING).endswith(ENDS):
+            spans.pop()
+        until = [_letters(decoded[:end]) for end in token_ends(tokenizer, tokens, decoded, {})]
+        ends = [bisect_left(until, _letters(text[:end])) + 1 for _, end in spans]
+        for start, end in pairwise([0, *ends]):
             sentence = tuple(tokens[start:end])
-            if len(sentence) < LEAST_REPEATED or sentence not in seen:  # "U.S." ends with two short ones
+            if len(sentence) < LEAST_REPEATED or sentence not in seen:
                 page += sentence
             seen.add(sentence)
     return page
+
+
+def _letters(text: str) -> int:
+    """How many signs a text has that are no spaces."""
+    return len("".join(text.split()))
 
 
 def central_sentences(

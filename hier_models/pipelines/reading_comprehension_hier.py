@@ -189,7 +189,13 @@ def best_spans(
     windows: Sequence[Mapping[str, Any]], logits: Sequence[Sequence[Array]], top_k: int, max_answer_length: int
 ) -> list[tuple[tuple[int, int], float]]:
     """Find the likeliest spans of a question's windows, in characters, with their probabilities among all windows."""
-    totals = [np.logaddexp.reduce(np.concatenate(parts).astype(np.float64)) for parts in zip(*logits, strict=True)]
+    places = [first for window in windows for first, _ in window["context_spans"]]
+    words = np.unique(places, return_inverse=True)[1]
+    totals = []
+    for parts in zip(*logits, strict=True):
+        best = np.full(words.max() + 1, -np.inf)  # of each word: windows share some, which count once
+        np.maximum.at(best, words, np.concatenate(parts))
+        totals.append(np.logaddexp.reduce(best))
     found: dict[tuple[int, int], float] = {}
     for window, (start, end) in zip(windows, logits, strict=True):
         spans = window["context_spans"]

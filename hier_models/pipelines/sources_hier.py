@@ -14,6 +14,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from threading import RLock
 from typing import Any
 
 import torch
@@ -23,6 +24,8 @@ from .copied_words_hier import UNSPACED, per_sentence, token_ends
 
 
 Span = tuple[int, int]
+
+_EAGER = RLock()  # of several threads one at a time changes a model's attention
 
 MOST = 3  # sources of a sentence
 # What has less than this share of the best one's score is left out: on the development pairs it hardly ever was right.
@@ -255,10 +258,11 @@ def _letters(text: str) -> list[int]:
 @contextmanager
 def eager_attention(model: Any) -> Iterator[None]:
     """Set the attention that returns weights, and set back what was there."""
-    # Transformers has a public setter and no public getter; this attribute is what the setter itself compares with.
-    before = model.config._attn_implementation
-    model.set_attn_implementation("eager")
-    try:
-        yield
-    finally:
-        model.set_attn_implementation(before)
+    with _EAGER:
+        # Transformers has a public setter and no public getter; this is what the setter itself compares with.
+        before = model.config._attn_implementation
+        model.set_attn_implementation("eager")
+        try:
+            yield
+        finally:
+            model.set_attn_implementation(before)

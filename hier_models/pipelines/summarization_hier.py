@@ -1,6 +1,7 @@
 """Summarization: text, turns or articles in, summary out, for any encoder-decoder model of Transformers."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -209,8 +210,6 @@ class SummarizationPipeline(SummaryRules):
         of_documents, of_generation, of_results = super()._sanitize_parameters(**kwargs)
         if "length" in of_results:
             settings = self._length_settings(of_results["length"])
-            if "max_length" in of_generation:
-                del settings["max_new_tokens"]
             of_generation = {**settings, **of_generation}
             is_page = of_results["length"] == "long"
             of_documents["paragraphs"] = self._task_params().get("paragraphs", 1) if is_page else 1
@@ -367,9 +366,12 @@ class SummarizationPipeline(SummaryRules):
             value = condense(name, value, room, self._sizes, self.processor)
         elif name == "text":
             value = only_sentences(value, self._sizes, self.processor)
-        parts = [
-            self._encoded(name, part, limit) for part in parts_of(name, value, number, self._sizes, self.processor)
-        ]
+        parts = []
+        for read in parts_of(name, value, number, self._sizes, self.processor):
+            part = self._encoded(name, read, limit)
+            if limit is not None and tokens_of(part) > limit:  # one article or turn, or a text without stops
+                part = self._condensed(name, read, part, limit, None, None)
+            parts.append(part)
         return [part for part in parts if len(part) > 0]
 
     def _forward(  # type: ignore[override]
@@ -385,8 +387,8 @@ class SummarizationPipeline(SummaryRules):
         written = super()._forward({"examples": parts}, **settings)["output_ids"]  # (parts, sequences, target)
         begin = [int(written[0, 0, 0]), self.tokenizer.convert_tokens_to_ids("[long]")]
         rows = [
-            [*begin, *page_of(paragraphs, self.tokenizer), self.tokenizer.eos_token_id]
-            for page in written.split([len(page) for page in pages])
+            [*begin, *page_of(paragraphs, self.tokenizer, form, self.processor), self.tokenizer.eos_token_id]
+            for page, form in zip(written.split([len(page) for page in pages]), map(_form, examples), strict=True)
             for paragraphs in page.transpose(0, 1).tolist()
         ]
         padded = [torch.tensor(row) for row in rows]
@@ -455,7 +457,7 @@ class SummarizationPipeline(SummaryRules):
         """The sentence of each source token, (batch, source); None if it is not known, or there are no sentences."""
         length = batch["input_ids"].shape[1]
         rows = [document.tokens + [-1] * (length - len(document.tokens)) for document in documents]
-        return torch.tensor(rows) if self._knows_offsets() and any(document.spans for document in documents) else None
+        return torch.tensor(rows) if self._knows_offsets() and any(document.tokens for document in documents) else None
 
     def _pad(self, examples: list[Example]) -> Tensors:
         # Here, and not where documents are tokenized, which may be in another process that must not use the GPU.
@@ -486,7 +488,7 @@ class SummarizationPipeline(SummaryRules):
         document = example.notes.get("document")
         for number, ids in enumerate(model_outputs["output_ids"][0]):  # (target,)
             decoded = self.tokenizer.decode(ids, **options)
-            text = decoded if document is None else restore_written_form(decoded, document)
+            text = _form(example)(decoded)
             record: dict[str, Any] = {"summary_token_ids": ids} if return_tensors else {"summary_text": text}
             if return_truncation:
                 record |= example.counts
@@ -550,7 +552,7 @@ class SummarizationPipeline(SummaryRules):
             ValueError: If the document is none.
         """
         document = {**input_, "query": None} if isinstance(input_, Mapping) else input_
-        example = self.preprocess(document, truncation=True, return_sources=True)["examples"]
+        example = self.preprocess(document, return_sources=True)["examples"]
         longest = self._positions("decoder")
         if not summary.strip():
             return []
@@ -624,6 +626,12 @@ class SummarizationPipeline(SummaryRules):
                 f"`min_length` is {min_length}, but the input has only {shortest} tokens, so the summary gets longer "
                 f"than the text. Consider a `min_length` and `max_length` below {shortest}.",
             )
+
+
+def _form(example: Example) -> Callable[[str], str]:
+    """How the text that a tokenizer decodes is written in the end."""
+    document = example.notes.get("document")
+    return str if document is None else partial(restore_written_form, document=document)
 
 
 def _keep(record: dict[str, Any], end: int) -> None:

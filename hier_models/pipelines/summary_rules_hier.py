@@ -33,6 +33,19 @@ class OwnLengthLogitsProcessor(LogitsProcessor):
         return scores.masked_fill(barred, -torch.inf)  # type: ignore[return-value]
 
 
+class OfEachDocument(LogitsProcessor):
+    """Has each document's rows of a batch processed by what is its own, if anything."""
+
+    def __init__(self, processors: list[Any]) -> None:
+        self.processors = processors
+
+    def __call__(self, input_ids: torch.LongTensor, scores: torch.FloatTensor) -> torch.FloatTensor:
+        """Process the rows of one document after the other."""
+        each = len(scores) // len(self.processors)
+        rows = zip(self.processors, input_ids.split(each), scores.split(each), strict=True)
+        return torch.cat([own(ids, some) if own else some for own, ids, some in rows])  # type: ignore[return-value]
+
+
 class SummaryRules(DocumentPipeline):
     """The settings of `generate` that a summary needs beyond those of other texts."""
 
@@ -46,11 +59,12 @@ class SummaryRules(DocumentPipeline):
     def _of_a_paragraph(self, generate_kwargs: dict[str, Any], paragraphs: int) -> dict[str, Any]:
         """Arguments of `generate` for a paragraph of a page."""
         settings = {**generate_kwargs, **self._length_settings("short")}
-        settings["max_new_tokens"] = (
-            generate_kwargs.get("max_new_tokens", settings.pop("max_length", 0) - 1) // paragraphs
-        )
+        most, total = generate_kwargs.get("max_new_tokens"), settings.pop("max_length", None)
+        if most is None:
+            most = self._length_settings("long")["max_new_tokens"] if total is None else total - 1
+        settings["max_new_tokens"] = max(1, most // paragraphs)
         for name in ("min_length", "min_new_tokens"):
-            if name in settings:
+            if settings.get(name) is not None:
                 settings[name] //= paragraphs
         return settings
 
@@ -84,21 +98,19 @@ class SummaryRules(DocumentPipeline):
         prompt = others.get("decoder_input_ids")
         begun = 1 if prompt is None else prompt.shape[-1]
         max_length = total_length(config, "max", begun)
+        limits: list[int] | int | None = max_length
         processors = LogitsProcessorList(others.get("logits_processor") or ())
         if total_length(config, "min", begun) is None and (least := self._least_tokens(examples, config)):
             room = NEW_TOKENS["long"][1] if max_length is None else max_length - begun - 1
-            most = [
-                begun + max(min(MOST_OF_SHORT, self._tokens_of_text(example)), 2 * len(example) // 3)
-                for example in examples
-            ]
+            most = [begun + 1 + self._most_tokens(example) for example in examples]  # behind the token of the length
             least = [begun + min(number, room) for number in least]
             processors.append(OwnLengthLogitsProcessor(least, most, config.eos_token_id))
+            limits = [number + 1 if max_length is None else min(number + 1, max_length) for number in most]
         if faithful:
-            processors.append(self._faithful_processor(examples, config, common_words, max_length))
-            turns = [turn for example in examples if example.source[0] == "turns" for turn in example.source[1]]
-            if names := {f"{turn['role']}:" for turn in turns}:  # who speaks is for the dialogue, not for its summary
-                tokens = self.tokenizer(sorted(names), add_special_tokens=False)["input_ids"]
-                processors.append(NoBadWordsLogitsProcessor(tokens, config.eos_token_id))
+            processors.append(self._faithful_processor(examples, config, common_words, limits))
+            names = [self._names(example, config) for example in examples]
+            if any(names):
+                processors.append(OfEachDocument(names))
         if processors:
             others["logits_processor"] = processors
         return config, others
@@ -108,22 +120,33 @@ class SummaryRules(DocumentPipeline):
         if config.forced_bos_token_id is None or not self._knows_lengths():
             return []
         token = self.tokenizer.convert_ids_to_tokens(config.forced_bos_token_id)
-        least, _ = NEW_TOKENS.get(token.strip("[]"), (0, 0))
-        return [min(least, len(example) // 3) for example in examples] if least else []
+        if (length := token.strip("[]")) not in NEW_TOKENS:
+            return []
+        least, _ = NEW_TOKENS[length]
+        return [min(least, len(example) // 3) for example in examples]
 
-    def _tokens_of_text(self, example: Example) -> int:
-        """How many tokens were read, without markers and the like."""
+    def _most_tokens(self, example: Example) -> int:
+        """How many tokens a summary may have: as many as a short document without markers, and none of nothing."""
         special = set(self.tokenizer.all_special_ids)
-        return sum(number not in special for number in example.inputs["input_ids"])
+        tokens = sum(number not in special for number in example.inputs["input_ids"])
+        return max(min(MOST_OF_SHORT, tokens), 2 * len(example) // 3) if tokens else 0
+
+    def _names(self, example: Example, config: GenerationConfig) -> NoBadWordsLogitsProcessor | None:
+        """What keeps who speaks, which is for the dialogue, out of its summary."""
+        if example.source[0] != "turns" or not example.source[1]:
+            return None
+        names = sorted({f"{turn['role']}:" for turn in example.source[1]})
+        tokens = self.tokenizer(names, add_special_tokens=False)["input_ids"]
+        return NoBadWordsLogitsProcessor(tokens, config.eos_token_id)
 
     def _faithful_processor(
-        self, examples: list[Example], config: GenerationConfig, common_words: Any, max_length: int | None
+        self, examples: list[Example], config: GenerationConfig, common_words: Any, limits: list[int] | int | None
     ) -> FaithfulLogitsProcessor:
         """What keeps a model to the words of these documents, and to common ones."""
         words = COMMON_WORDS if common_words is None else common_words
         key = (words,) if isinstance(words, str) else tuple(words)
         if key not in self._word_pieces:
-            self._word_pieces = {key: WordPieces(self.tokenizer, words)}
+            self._word_pieces = {key: WordPieces(self.tokenizer, words if isinstance(words, str) else key)}
         texts = [as_text(*example.source[:2], replace=True) for example in examples]
         if words is COMMON_WORDS and not all(map(is_english, texts)):
             self._say_once(
@@ -136,4 +159,4 @@ class SummaryRules(DocumentPipeline):
         sources = [example.inputs["input_ids"] for example in examples]
         values = (getattr(config, f"{name}_token_id", None) for name in ("pad", "bos", "eos", "decoder_start"))
         special = [n for value in values if value is not None for n in (value if isinstance(value, list) else [value])]
-        return FaithfulLogitsProcessor(self._word_pieces[key], sources, documents, special, max_length)
+        return FaithfulLogitsProcessor(self._word_pieces[key], sources, documents, special, limits)

@@ -46,7 +46,7 @@ class TranslationPipeline(DocumentPipeline, ChunkPipeline):
 
     Generation settings are those of `model.generation_config`, then those in the config's `task_specific_params` that
     it leaves open. Arguments of the call come before both. If nobody sets a length, a chunk's translation ends after
-    50 tokens and two for each token of the chunk, or where the decoder can go no further.
+    50 tokens and two for each token of the longest chunk of its batch, or where the decoder can go no further.
 
     Args:
         model: encoder-decoder model that can generate.

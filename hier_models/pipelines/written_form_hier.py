@@ -71,9 +71,9 @@ class _Token(NamedTuple):
     weight: float
 
 
-def restore_written_form(text: str, document: str) -> str:
+def restore_written_form(text: str, document: str, learned: Any = None) -> str:
     """Write words and spaces as the document does, in the same surroundings if there are such; the rest by rules."""
-    forms, spaces = _learn(document)
+    forms, spaces = learned or learn_written_form(document)
     tokens = list(_tokens(text))
     keys = ["", *(token.key for token in tokens), ""]
     written: list[str] = []
@@ -146,7 +146,7 @@ _Spaces = dict[tuple[str | None, str, str], Counter[bool]]
 
 
 @functools.lru_cache(maxsize=1)  # several summaries of a document are restored one after the other
-def _learn(document: str) -> tuple[_Forms, _Spaces]:
+def learn_written_form(document: str) -> tuple[_Forms, _Spaces]:
     """How the document writes words, alone and beside others, and whether it puts a space between two."""
     forms: _Forms = defaultdict(Counter)
     spaces: _Spaces = defaultdict(Counter)

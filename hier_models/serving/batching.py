@@ -19,6 +19,7 @@ logger = logging.getLogger(__name__)
 
 SHORT = 500  # characters; among shorter ones the length does not matter
 BESIDES = ("page_starts", "query", "phrases")  # what a document may come with
+LONGEST_LEARNED = 100_000  # characters of a document, of whose words capitals are learned for those who look on
 SHOWN_EVERY = 0.25  # seconds between two looks at what is being written
 
 Tell = Callable[[str, dict[str, Any]], None]
@@ -201,6 +202,7 @@ class _Watch(StoppingCriteria):
 
     def __init__(self, pipe: Any, batch: list[tuple[Job, Any]]) -> None:
         self.pipe, self.batch = pipe, batch
+        self.learned: dict[int, Any] = {}  # of each document that is shown
         self.shown = time.monotonic()
 
     def __call__(self, input_ids: torch.Tensor, scores: Any, **kwargs: Any) -> torch.Tensor:
@@ -208,23 +210,27 @@ class _Watch(StoppingCriteria):
         if all(job.abandoned for job, _ in self.batch):
             raise _AbandonedError
         rows = len(input_ids)  # paragraphs of all documents * beams
-        if (now := time.monotonic()) - self.shown >= SHOWN_EVERY:
-            self.shown = now
+        if time.monotonic() - self.shown >= SHOWN_EVERY:
             counts = [len(example.notes.get("parts", [example])) for _, example in self.batch]
             beams = rows // sum(counts)
             for place, (job, example) in enumerate(self.batch):
                 if job.shows:
                     ids = input_ids[beams * sum(counts[:place])]  # of a page the first paragraph
-                    job.tell("writing", {"text": self._text(ids, example)})
+                    job.tell("writing", {"text": self._text(ids, place, example)})
+            self.shown = time.monotonic()
         return torch.zeros(rows, dtype=torch.bool, device=input_ids.device)
 
-    def _text(self, ids: torch.Tensor, example: Any) -> str:
-        """What is written so far, of the best beam."""
-        from ..pipelines.written_form_hier import restore_written_form
+    def _text(self, ids: torch.Tensor, place: int, example: Any) -> str:
+        """What is written so far, of the best beam; of a very long document without its capitals."""
+        from ..pipelines.written_form_hier import learn_written_form, restore_written_form
 
         text: str = self.pipe.tokenizer.decode(ids[1:], skip_special_tokens=True)
         document = example.notes.get("document")
-        return (text if document is None else restore_written_form(text, document)).strip()
+        if document is None or len(document) > LONGEST_LEARNED:
+            return text.strip()
+        if place not in self.learned:
+            self.learned[place] = learn_written_form(document)
+        return restore_written_form(text, document, self.learned[place]).strip()
 
 
 def shows(pipe: Any) -> str | None:

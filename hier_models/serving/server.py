@@ -24,7 +24,7 @@ from fastapi.security import HTTPBearer
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from ..data.document_files import decoded, read_document
+from ..data.document_files import INSTEAD, decoded, read_document
 from ..data.record_readers import DATA_SUFFIXES, DOCUMENT_SUFFIXES, TEXT_SUFFIXES
 from ..inspection.pages import page
 from ..models.summary_lengths import LENGTHS
@@ -319,11 +319,11 @@ async def _form(request: Request, limits: Limits) -> dict[str, Any]:
                 raise HTTPException(422, "file: send the file itself, as curl -F file=@paper.txt does.")
             if "text" in fields:
                 raise HTTPException(422, "file: send a text or a file, not both.")
-            fields |= await _file(file)
+            fields |= await _file(file, limits.timeout)
         return fields
 
 
-async def _file(file: UploadFile) -> dict[str, Any]:
+async def _file(file: UploadFile, timeout: float) -> dict[str, Any]:
     """The document of a file, whose kind the end of its name tells; nothing else of the name counts."""
     suffix, content = Path(file.filename or "").suffix.lower(), await file.read()
     if suffix in DATA_SUFFIXES:
@@ -332,10 +332,15 @@ async def _file(file: UploadFile) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, f"document{suffix}")
         try:
+            if suffix in INSTEAD:
+                raise ValueError(f"a file that ends in {suffix} is not read; {INSTEAD[suffix]}")
             if suffix not in DOCUMENT_SUFFIXES or suffix in TEXT_SUFFIXES:
                 return {"text": decoded(content, "it")}
             path.write_bytes(content)
-            return (await run_in_threadpool(read_document, path, "it")).row()
+            return (await asyncio.wait_for(run_in_threadpool(read_document, path, "it"), timeout)).row()
+        except TimeoutError:
+            detail = f"file: it was not read after {timeout:g} s. Send a shorter document, or its text."
+            raise HTTPException(503, detail, {"Retry-After": str(max(1, round(timeout)))}) from None
         except (ValueError, ImportError) as error:
             raise HTTPException(422, f"file: {error}") from None
 

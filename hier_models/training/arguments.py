@@ -393,6 +393,10 @@ def set_accumulation(recipe: Recipe) -> None:
     """Set how many small batches make a step."""
     total, arguments = recipe.run.total_train_batch_size, recipe.training
     at_once = arguments.train_batch_size * arguments.world_size
+    if arguments.auto_find_batch_size:  # which lowers the batch, and accumulates no more
+        if total is not None:
+            raise RecipeError("run: total_train_batch_size and training: auto_find_batch_size exclude each other")
+        return
     if total is None:
         recipe.run.total_train_batch_size = at_once * arguments.gradient_accumulation_steps
         return

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any, cast
 
 import torch
-from transformers import AutoConfig, PretrainedConfig
+import transformers
+from transformers import AutoConfig, AutoTokenizer, PretrainedConfig
 
 from ..families import FAMILIES
 from ..pipelines.document_pipeline_hier import task_params
@@ -34,6 +35,13 @@ def encoder_task_of(config: PretrainedConfig) -> str | None:
     """Tell which task of encoders a checkpoint was trained for."""
     names = config.architectures or []
     return next((task for name in names for head, task in HEADS.items() if name.endswith(head)), None)
+
+
+def _longest_text(name: str, config: PretrainedConfig, task: str) -> int | None:
+    """How many tokens a checkpoint takes: some begin to count behind padding, which only the model itself shows."""
+    with torch.device("meta"):  # without weights
+        model = getattr(transformers, task_class(task).auto_class).from_config(config)
+    return usable_positions(model, AutoTokenizer.from_pretrained(name))
 
 
 def run_encoder_evaluation(
@@ -86,6 +94,7 @@ def run_encoder_evaluation(
         raise RecipeError(f"predictions_file: {without[name]} makes no predictions to write; leave it out")
     # How a reader was trained to read and answer.
     trained = task_params(config, "reading-comprehension")
+    length = max_source_length or trained.get("max_length") or _longest_text(model_name_or_path, config, name) or 512
     with tempfile.TemporaryDirectory() as folder:
         options: dict[str, Any] = {
             "task": name,
@@ -96,14 +105,13 @@ def run_encoder_evaluation(
             "summary_column": summary_column,
             "source_kind": source_kind,
             "fillers": fillers,
-            "max_source_length": max_source_length or trained.get("max_length") or usable_positions(config) or 512,
+            "max_source_length": length,
             "per_device_eval_batch_size": batch_size,
             "output_dir": folder,
             "report_to": "none",
             "use_cpu": use_cpu,
         }
         if name in ("question_answering", "reading_comprehension"):  # the usual values, or what there is room for
-            length = options["max_source_length"]
             options |= {"stride": min(128, length // 3), "max_question_length": min(64, length // 3)}
             options |= {key: trained[key] for key in ("max_question_length", "max_answer_length") if key in trained}
             if max_source_length is None and "stride" in trained:

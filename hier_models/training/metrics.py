@@ -1,5 +1,6 @@
 """The `compute_metrics` of `Seq2SeqTrainer`, for summaries."""
 
+import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -7,6 +8,7 @@ import numpy as np
 from transformers import EvalPrediction, PreTrainedTokenizerBase, ProcessorMixin
 
 from ..data.tokenizing import plain_tokenizer
+from ..inspection.copying import words_of
 from ..metrics import Rouge, RougeSu
 
 
@@ -71,13 +73,25 @@ def score_documents(
     sentence_splitter: str | Callable[[str], list[str]] = "punkt",
 ) -> tuple[dict[str, list[float]], dict[str, Any]]:
     """Score each summary by itself; the means are what `score_summaries` gives."""
+    # Of other scripts rouge-score's own tokenizer, which the papers use, keeps nothing.
+    others = {"tokenizer": words_of} if _is_another_script(references) else {}
     texts = {"predictions": summaries, "references": references, "use_stemmer": use_stemmer, "use_aggregator": False}
     rouge, skip_bigrams = Rouge(), RougeSu()
-    scores = rouge.compute(**texts, sentence_splitter=sentence_splitter)
-    scores["rougeSU4"] = skip_bigrams.compute(**texts, several_references="best")["rougeSU4"]
+    scores = rouge.compute(**texts, **others, sentence_splitter=sentence_splitter)
+    scores["rougeSU4"] = skip_bigrams.compute(**texts, **others, several_references="best")["rougeSU4"]
     settings = {**rouge.settings, "aggregation": "mean F1 over documents"}
     settings["rougeSU4"] = {**skip_bigrams.settings, "aggregation": "mean over documents"}
     return {name: [100 * value for value in values] for name, values in scores.items()}, settings
+
+
+def _is_another_script(references: Sequence[str] | Sequence[Sequence[str]]) -> bool:
+    """Tell whether most references are hardly written in a to z, with accents or without."""
+    return sum(_has_other_letters("".join(reference)) for reference in references) > len(references) / 2
+
+
+def _has_other_letters(text: str) -> bool:
+    letters = [c for c in text if c.isalpha()]
+    return sum("LATIN" not in unicodedata.name(c, "") for c in letters) > len(letters) / 2
 
 
 def decode(ids: Iterable[Any], tokenizer: PreTrainedTokenizerBase) -> list[str]:

@@ -25,6 +25,7 @@ from transformers import (
 )
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.models.auto.processing_auto import PROCESSOR_MAPPING
+from transformers.models.whisper.tokenization_whisper import LANGUAGES, TO_LANGUAGE_CODE
 
 from ..checkpoints import why_no_checkpoint
 from ..data.tokenizing import plain_tokenizer
@@ -294,6 +295,15 @@ def _check_folders(arguments: ModelArguments) -> None:
             raise RecipeError(f"model: {setting}: {reason}{advice}")
 
 
+def classes_of_checkpoint(arguments: ModelArguments) -> list[str]:
+    """Names of a trained classifier's classes, by their numbers; none of other models, nor LABEL_0 and the like."""
+    if arguments.model_name_or_path is None:
+        return []
+    _check_folders(arguments)
+    names = [name for _, name in sorted(AutoConfig.from_pretrained(arguments.model_name_or_path).id2label.items())]
+    return [] if names == [f"LABEL_{number}" for number in range(len(names))] else names
+
+
 def _check_overrides(arguments: ModelArguments, overrides: dict[str, Any]) -> None:
     """Refuse names that a configuration lacks, which it would keep; add `new_modules` where there is a choice."""
     if arguments.model_name_or_path is not None:
@@ -343,7 +353,9 @@ def _load_checkpoint(
             model, report = _class_from_bart(family, auto_class).from_bart(name, **options, **overrides)
         if most is not None and family == "bart":
             grow_positions(model, most, arguments.extra_positions)
-    if wrong := _patterns(key for key, *_ in report["mismatched_keys"] if not key.endswith(RESIZED)):
+    classes = len(overrides.get("id2label", ()))  # of another number, a head begins anew
+    mismatched = ((key, shape) for key, _, shape in report["mismatched_keys"] if not key.endswith(RESIZED))
+    if wrong := _patterns(key for key, shape in mismatched if shape[0] != classes):
         raise RecipeError(f"model: {name} has other sizes than config_overrides asks for, in {', '.join(wrong)}")
     return model, report
 
@@ -415,18 +427,32 @@ def _with_settings(processor: Processor, arguments: ModelArguments, config: Pret
             settings = {**_arrangement(config, processor, settings), **settings}
         if not settings:
             continue
-        names = [name for name in inspect.signature(type(processor)).parameters if name != "tokenizer"]
+        names = _settings_of(processor)
         if not isinstance(processor, ProcessorMixin) or (origin == "language" and "language" not in names):
             raise RecipeError(f"model: {origin} means nothing to {type(processor).__name__}; leave it out")
         if unknown := [name for name in settings if name not in names]:
             lacking = f"{type(processor).__name__} has no setting {unknown[0]!r}"
             raise RecipeError(f"model: {origin}: {lacking}; it has {', '.join(names)}")
-        before = {name: getattr(processor, name) for name in names}
         with mistakes_of("model"):
-            processor = cast(Any, type(processor))(plain_tokenizer(processor), **{**before, **settings})
+            processor = _made_again(processor, **settings)
     if reads_rows:
         _check_rows(processor, config)
     return processor
+
+
+def in_language(processor: Processor, language: str) -> Processor:
+    """The processor with another language, by its name or its code, whichever of the two the processor keeps."""
+    other_form = TO_LANGUAGE_CODE if cast(Any, processor).language in LANGUAGES else LANGUAGES
+    return _made_again(processor, language=other_form.get(language, language))
+
+
+def _made_again(processor: Processor, **settings: Any) -> Processor:
+    before = {name: getattr(processor, name) for name in _settings_of(processor)}
+    return cast(Processor, cast(Any, type(processor))(plain_tokenizer(processor), **{**before, **settings}))
+
+
+def _settings_of(processor: Processor) -> list[str]:
+    return [name for name in inspect.signature(type(processor)).parameters if name != "tokenizer"]
 
 
 def _arrangement(config: PretrainedConfig, processor: Processor, settings: dict[str, Any]) -> dict[str, Any]:

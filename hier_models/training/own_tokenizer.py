@@ -24,9 +24,11 @@ def own_tokenizer(recipe: Recipe, output_dir: Path, make: Callable[[], PreTraine
     folder = output_dir / TOKENIZER_FOLDER
     made_of = what_a_tokenizer_is_made_of(recipe)
     # The first process makes it, the others wait and find it.
-    with recipe.training.main_process_first(desc="making the tokenizer"):
-        first = recipe.training.process_index == 0
-        if not (recipe.run.overwrite and first) and _is_kept(folder, made_of, recipe.training.world_size):
+    arguments = recipe.training
+    with arguments.main_process_first(local=arguments.save_on_each_node, desc="making the tokenizer"):
+        if not (recipe.run.overwrite and arguments.should_save) and _is_kept(
+            folder, made_of, recipe.training.world_size
+        ):
             return folder
         # Under another name until it is complete, so that a killed run leaves no half of one.
         unfinished = folder.with_name(f"{TOKENIZER_FOLDER}.unfinished")

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -52,7 +53,8 @@ def checkpoint_to_resume(recipe: Recipe, output_dir: Path) -> str | None:
     if recipe.run.overwrite:
         if asked:
             raise RecipeError("run: overwrite and training: resume_from_checkpoint exclude each other")
-        with recipe.training.main_process_first(desc="deleting old checkpoints"):
+        each = recipe.training.save_on_each_node
+        with recipe.training.main_process_first(local=each, desc="deleting old checkpoints"):
             for folder in output_dir.glob("checkpoint-*"):
                 shutil.rmtree(folder, ignore_errors=True)
             (output_dir / RESULTS_FILE).unlink(missing_ok=True)  # else it would be taken for that of this run
@@ -60,6 +62,10 @@ def checkpoint_to_resume(recipe: Recipe, output_dir: Path) -> str | None:
     if asked and asked not in ("True", "true"):
         if not Path(asked).is_dir():
             raise RecipeError(f"training: resume_from_checkpoint: there is no folder {asked!r}")
+        newest = last_complete_checkpoint(output_dir, recipe.training.world_size)
+        if newest is not None and not _is_later(Path(asked), Path(newest)):
+            remedy = f"leave it out to go on from that, or choose another output_dir for another run from {asked}"
+            raise RecipeError(f"training: resume_from_checkpoint is {asked}, and there is {newest}; {remedy}")
         return asked
     results, begun = _read(output_dir)
     checkpoint = last_complete_checkpoint(output_dir, recipe.training.world_size)
@@ -77,6 +83,13 @@ def checkpoint_to_resume(recipe: Recipe, output_dir: Path) -> str | None:
     elif asked:
         raise RecipeError(f"training: resume_from_checkpoint is on, but {output_dir} holds no complete checkpoint")
     return checkpoint
+
+
+def _is_later(checkpoint: Path, than: Path) -> bool:
+    """Whether it is of the same run and not before the other."""
+    found, number = (re.fullmatch(r"checkpoint-(\d+)", path.name) for path in (checkpoint, than))
+    is_of_run = checkpoint.resolve().parent == than.resolve().parent
+    return is_of_run and found is not None and number is not None and int(found[1]) >= int(number[1])
 
 
 def check_same_model(checkpoint: str, config: PreTrainedConfig) -> None:

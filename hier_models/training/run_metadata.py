@@ -146,6 +146,12 @@ class TimeLimit(TrainerCallback):
                 args.save_total_limit = 2  # with 1, what ends a training removes the last checkpoint for the best one
             control.should_save = control.should_training_stop = self.stopped = True
 
+    def on_epoch_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+        if self.stopped and state.epoch % 1:  # in its middle: what is to be done at its end is not yet
+            control.should_evaluate = control.should_save = control.should_log = False
+        elif self.stopped and control.should_evaluate:  # the checkpoint of its last step does not know of that
+            control.should_save = True
+
 
 def is_up(deadline: float, arguments: TrainingArguments) -> bool:
     """Tell whether the time is up, in one process and so in all."""

@@ -71,6 +71,9 @@ def run_training(recipe: Recipe, deadline: float | None = None) -> dict[str, Any
         raise RecipeError("data: train is not given; it is the hub id, file or folder of the training documents")
     if recipe.data.streaming and arguments.max_steps <= 0:
         raise RecipeError("training: max_steps must be given with streaming: true, since a stream has no known length")
+    if deadline is not None and (arguments.save_only_model or arguments.save_strategy == "best"):
+        setting = "save_only_model" if arguments.save_only_model else "save_strategy: best"
+        raise RecipeError(f"run: stop_after_minutes needs a checkpoint to go on from at any step; leave out {setting}")
     task.check()
     set_accumulation(recipe)
     # Now, since files may be edited while the model is trained.

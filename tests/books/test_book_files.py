@@ -6,6 +6,7 @@ import logging
 import lzma
 import random
 import textwrap
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -444,6 +445,40 @@ def test_bad_folders(tmp_path: Path):
 def test_encodings(tmp_path: Path, encoding: str):
     (tmp_path / "book.txt").write_text("Chapter 1\n\nÜber Köln.\n\nChapter 2\n\nEnde.", encoding=encoding)
     assert read_book(tmp_path / "book.txt").chapters[0].paragraphs == ["Über Köln."]
+
+
+@pytest.mark.parametrize(
+    ("declared", "content", "text"),
+    [
+        ("ISO-8859-1", b"\x93Rain\x94 fell \x96 5 \x80", "“Rain” fell – 5 €"),
+        ("iso-8859-1", b"\x93Rain\x81", "\x93Rain\x81"),
+        ("us-ascii", b"K\xf6ln", "Köln"),
+        ("x-sjis", b"\x87\x40", "①"),
+        ("gb2312", "镕".encode("gbk"), "镕"),
+        ("euc-kr", "뷁".encode("cp949"), "뷁"),
+    ],
+)
+def test_encodings_as_browsers_take_them(tmp_path: Path, declared: str, content: bytes, text: str):
+    body = b"<p>" + content + b"</p>"
+    pages = {
+        "a.html": f'<meta charset="{declared}">'.encode() + body,
+        "a.xhtml": f'<?xml version="1.0" encoding="{declared}"?><html><body>'.encode() + body + b"</body></html>",
+    }
+    for name, page in pages.items():
+        (tmp_path / name).write_bytes(page)
+        assert [chapter.paragraphs for chapter in read_book(tmp_path / name).chapters] == [[text]], name
+
+
+def test_a_wrong_charset_in_xhtml_of_utf_8_means_nothing(tmp_path: Path):
+    page = '<html><head><meta charset="iso-8859-1"/></head><body><p>Köln</p></body></html>'
+    assert book_of(tmp_path, page, "a.xhtml").chapters[0].paragraphs == ["Köln"]
+
+
+@pytest.mark.parametrize("word", ["Part", "Chapter"])
+def test_many_headings_without_text_take_no_time(tmp_path: Path, word: str):
+    started = time.monotonic()
+    book_of(tmp_path, "\n\n".join(f"{word} {number % 500 + 1}" for number in range(1500)))
+    assert time.monotonic() - started < 30
 
 
 def test_report():

@@ -136,6 +136,22 @@ def test_ncx_with_several_chapters_in_a_file(make: Maker):
     assert any("a list of links (6 words)" in entry for entry in book.left_out)
 
 
+def test_an_anchor_that_is_not_there_stands_for_the_top_of_its_file(make: Maker):
+    pages = {f"{n}.xhtml": page(f"<p>Page {n}.</p><p>{RAIN}</p>") for n in (1, 2, 3)}
+    points = point("I", "1.xhtml") + point("II", "2.xhtml#gone") + point("III", "3.xhtml#p3")
+    book = read_book(make(pages, contents=ncx(points)))
+    assert shown(book) == [(title, [f"Page {n}.", RAIN.strip()]) for n, title in enumerate(("I", "II", "III"), 1)]
+    assert book.left_out == []
+
+
+def test_the_words_of_a_last_part_without_chapters_are_kept(make: Maker):
+    texts = {"Chapter 1": RAIN, "Chapter 2": RAIN, "Part Two": "It ended.", "Endnotes": RAIN}
+    pages = {f"{title}.xhtml": page(f"<h1>{title}</h1><p>{text}</p>") for title, text in texts.items()}
+    one, two, part, notes = ((title, f"{title}.xhtml") for title in texts)
+    book = read_book(make(pages, contents=nav(entry(*one) + entry(*two) + entry(*part, entry(*notes)))))
+    assert shown(book)[2:] == [("Part Two", ["It ended."])]
+
+
 def test_parts_and_sections(make: Maker):
     """Entries of parts go into titles; entries of sections do not divide a chapter."""
     pages = {

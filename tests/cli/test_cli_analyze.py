@@ -3,6 +3,7 @@
 import json
 import shutil
 import signal
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from transformers import BartConfig, BartForConditionalGeneration, PreTrainedTokenizerFast
 
 from hier_models import checkpoints
+from hier_models.cli.jobs import alone
 from hier_models.inspection import CopyingReport
 from tests import forks
 from tests.cli.commands import jsonl, mistake, run, save_judge, write_jsonl
@@ -195,6 +197,22 @@ def test_a_job_goes_on_where_it_stopped(checkpoint, data, monkeypatch):
     Path(checkpoint, "model.safetensors").write_bytes(b"others")
     mistake(*arguments, "-o", "part", says='"model_version"')
     mistake(*arguments, "-o", "part", "--max-length", 3, says="was made with")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX locks")
+def test_two_processes_do_not_write_one_file(data):
+    arguments = ["analyze", data, "-m", "lead", "-o", "report", "--heatmaps", 0]
+    Path("report").mkdir()
+    file = Path("report/summaries-lead.jsonl")
+    with alone(file):
+        mistake(*arguments, says=f"--output: another process is writing {file}; wait for it")
+        assert file.read_bytes() == b""
+    run(*arguments)
+    whole = file.read_bytes()
+    with alone(file):
+        mistake(*arguments, says="another process is writing")
+    run(*arguments)
+    assert file.read_bytes() == whole
 
 
 @pytest.mark.slow

@@ -54,6 +54,15 @@ def test_interrupted_book_says_how_to_go_on(checkpoint: str, book: str, monkeypa
     assert "What is done is in out/summaries.jsonl; the same command goes on from there." in result.stderr
 
 
+def test_a_page_is_not_written_over_the_book(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("hier_models.cli.books.check_checkpoint", None)
+    Path("there").mkdir()
+    for book, folder in (("book.html", "."), ("there/book.html", "there")):
+        Path(book).write_text(f"<p>{DOCUMENTS[0]}</p>")
+        mistake("summarize", "--book", book, "-m", "model", "-o", folder, says=f"--output: {book} is the data and")
+        assert Path(book).read_text() == f"<p>{DOCUMENTS[0]}</p>"
+
+
 def test_mistakes(checkpoint: str, book: str):
     mistake("summarize", "--book", "nowhere.epub", "-m", checkpoint, says="no file or folder 'nowhere.epub'")
     mistake("summarize", "--book", book, "-m", "nowhere/at/all", says="there is no folder 'nowhere/at/all'")

@@ -70,6 +70,16 @@ def test_summarize_and_go_on(records):
     assert rows_of("out.jsonl") == rows
 
 
+def test_a_query_of_a_record_is_not_looked_at(records):
+    says = "--model: lead chooses the same sentences whatever is asked: `query` is not looked at."
+    plain = run("summarize", "-m", "lead", records)
+    assert says not in plain.stderr
+    asked = write_jsonl("asked.jsonl", [row | {"query": "When does it open?"} for row in rows_of(records)])
+    result = run("summarize", "-m", "lead", asked)
+    assert result.stdout == plain.stdout
+    assert result.stderr.count(says) == 1
+
+
 def test_wrong_options_are_refused(records):
     for option, value in (("--num-beams", "4"), ("--max-source-length", "90"), ("--importance-tagger", "./tagger")):
         for command in ("evaluate", "summarize"):

@@ -36,6 +36,23 @@ def test_inspect_a_given_summary_of_a_chosen_record(checkpoint: str, records: st
     assert again.stdout == result.stdout
 
 
+def test_a_page_is_not_written_over_what_it_shows(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("hier_models.cli.loading.check_checkpoint", None)
+    pages = {"article.html": DOCUMENTS[1], "attention.html": DOCUMENTS[2], "summary.html": SUMMARIES[1]}
+    for name, text in pages.items():
+        Path(name).write_text(f"<p>{text}</p>")
+    for arguments in (
+        ["article.html", "-o", "article.html"],
+        ["article.html", "-o", "map.html", "-o", "./article.html"],
+        ["attention.html"],
+        ["article.html", "--summary", "summary.html", "-o", "summary.html"],
+    ):
+        mistake("inspect", "-m", "model", *arguments, says="is the data and would be overwritten; give another file")
+    assert {path.name: path.read_text() for path in Path().iterdir()} == {
+        name: f"<p>{text}</p>" for name, text in pages.items()
+    }
+
+
 def test_inspect_mistakes(checkpoint: str, paper: str, monkeypatch: pytest.MonkeyPatch):
     mistake("inspect", "-m", "lead", paper, says="--model: lead is a method without a model")
     mistake("inspect", "-m", checkpoint, paper, "-o", "map.pdf", says="must end in .html or .png")

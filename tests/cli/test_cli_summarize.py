@@ -12,6 +12,7 @@ import shutil
 import signal
 import sys
 import textwrap
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -199,9 +200,11 @@ def test_names_of_files_that_are_not_utf8(checkpoint: str):
 
 def test_generation_settings(checkpoint: str, paper: str):
     arguments = ["--max-length", "9", "--min-length", "9", "--num-beams", "3", "--set", "length_penalty=2.0"]
-    result = run("summarize", "-m", checkpoint, paper, "--json", *arguments, "--set", "no_repeat_ngram_size=1")
+    arguments += ["--set", "no_repeat_ngram_size=1", "--set", "encoder_repetition_penalty=15e-1"]
+    result = run("summarize", "-m", checkpoint, paper, "--json", *arguments)
     settings = {
         "length_penalty": 2.0,
+        "encoder_repetition_penalty": 1.5,
         "no_repeat_ngram_size": 1,
         "max_new_tokens": 9,
         "min_new_tokens": 9,
@@ -503,7 +506,59 @@ def test_files_of_many_kinds(checkpoint: str):
     assert run("summarize", "-m", "lead", "papers/a.pdf").stdout
 
 
+@pytest.mark.parametrize("beginning", ["", "\ufeff", "\n<!-- of the town -->\n"])
+def test_a_page_on_standard_input(beginning: str):
+    page = f"{beginning}<!DOCTYPE html>\n<html><head><title>Hours</title></head><body><p>{DOCUMENTS[2]}</p></body>"
+    assert run("summarize", "-m", "lead", stdin=page).stdout == DOCUMENTS[2] + "\n"
+    [record] = jsonl(run("summarize", "-m", "lead", "-", "--json", stdin=page).stdout)
+    assert (record["id"], record["summary"]) == ("standard input", DOCUMENTS[2])
+
+
+def test_an_array_of_records_on_standard_input():
+    rows = [{"id": name, "text": text} for name, text in zip("ab", DOCUMENTS[2:], strict=True)]
+    written = jsonl(run("summarize", "-m", "lead", "--json", stdin="\ufeff\n" + json.dumps(rows, indent=2)).stdout)
+    assert [{"id": record["id"], "text": record["summary"]} for record in written] == rows
+    mistake("summarize", "-m", "lead", stdin=json.dumps(rows)[:-9], says=["standard input:1", "broken JSON"])
+    text = f"[Sic] {DOCUMENTS[3]}"
+    assert run("summarize", "-m", "lead", stdin=text).stdout == text + "\n"
+
+
+@pytest.mark.skipif(not Path("/dev/fd").exists(), reason="POSIX")
+@pytest.mark.parametrize("kind", ["page", "records", "pdf", "text"])
+def test_what_a_command_writes_is_read(kind: str):
+    """As bash passes it: summarize <(command)."""
+    contents = {
+        "page": f"<!DOCTYPE html><html><body><p>{DOCUMENTS[2]}</p></body></html>".encode(),
+        "records": json.dumps({"text": DOCUMENTS[2]}).encode(),
+        "pdf": write_pdf(Path("paper.pdf"), [column(textwrap.wrap(DOCUMENTS[2], 60))]).read_bytes(),
+        "text": DOCUMENTS[2].encode(),
+    }
+    reader, writer = os.pipe()
+    with os.fdopen(writer, "wb") as stream:
+        stream.write(contents[kind])
+    with os.fdopen(reader):
+        [record] = jsonl(run("summarize", "-m", "lead", f"/dev/fd/{reader}", "--json").stdout)
+    assert record["id"] == f"/dev/fd/{reader}{':1' if kind == 'records' else ''}"
+    assert record["summary"] == DOCUMENTS[2]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="POSIX")
+def test_a_mistake_in_a_pipe_names_it():
+    os.mkfifo("feed")
+    lines = f'{{"text": "{DOCUMENTS[3]}"}}\n{{"text": "broken'
+    threading.Thread(target=Path("feed").write_text, args=(lines,), daemon=True).start()
+    mistake("summarize", "-m", "lead", "feed", says=["feed:2", "broken JSON"])
+
+
 # Mistakes
+
+
+def test_a_text_is_no_input():
+    text = DOCUMENTS[0] * 2
+    assert len(text) > 255
+    says = [f"there is no file or folder '{text[:40]}", "a text comes in a file, or on standard input"]
+    mistake("summarize", "-m", "lead", text, says=says)
+    mistake("summarize", "-m", "lead", DOCUMENTS[3], says=f"no file or folder {DOCUMENTS[3]!r}; a text comes in")
 
 
 def test_mistakes_in_the_input(checkpoint: str, paper: str):

@@ -13,7 +13,7 @@ class At(NamedTuple):
     text: str
     size: float = 9
     font: str = "F3"  # F1 is plain, F2 bold, F3 of one width, F4 of Hebrew letters, F5 of none, F6 of formulas
-    turned: bool = False  # by 90 degrees
+    turned: int = 0  # how often by 90 degrees, against the clock
 
 
 def column(lines: Sequence[str], x: float = 72, y: float = 700, step: float = 12, size: float = 9) -> list[At]:
@@ -78,5 +78,5 @@ def _to_unicode(codes: dict[int, int]) -> bytes:
 
 def _shown(line: At) -> bytes:
     text = line.text.encode("cp1252").replace(b"\\", b"\\\\").replace(b"(", b"\\(").replace(b")", b"\\)")
-    matrix = f"0 1 -1 0 {line.x} {line.y}" if line.turned else f"1 0 0 1 {line.x} {line.y}"
-    return f"BT /{line.font} {line.size} Tf {matrix} Tm (".encode() + text + b") Tj ET"
+    matrix = ("1 0 0 1", "0 1 -1 0", "-1 0 0 -1", "0 -1 1 0")[line.turned]
+    return f"BT /{line.font} {line.size} Tf {matrix} {line.x} {line.y} Tm (".encode() + text + b") Tj ET"

@@ -82,6 +82,23 @@ def test_several_references(given, references):
     assert columns.normalize(row) == {"text": "A text.", "summary": references[0], "references": references}
 
 
+def test_a_list_in_a_csv_cell_is_several_summaries_or_the_sentences_of_one():
+    row = {"article": "A text.", "highlights": '["<S> One, \\"two\\". </S>", "Brücke\\nthree."]'}
+    columns = resolve_columns(row, None, None, several_references=True)
+    assert columns.normalize(row)["references"] == ['One, "two".', "Brücke\nthree."]
+    assert normalize(row, resolve_columns(row, None, None))["summary"] == 'One, "two".\nBrücke\nthree.'
+
+
+@pytest.mark.parametrize(
+    "text", ["[Laughter] He left.", "[1, 2]", '["one", 2]', '{"a": "b"}', "[sic]", '["cut', '"[\\"a\\"]"']
+)
+def test_a_summary_in_brackets_that_is_no_list_stays(text):
+    row = {"article": "A text.", "summary": text}
+    assert normalize(row, resolve_columns(row, None, None))["summary"] == text
+    columns = resolve_columns(row, None, None, several_references=True)
+    assert columns.normalize(row)["references"] == [text]
+
+
 @pytest.mark.parametrize("given", [[], [" "], "\n", 3, [None]])
 def test_no_references(given):
     columns = Columns("text", "text", "summary", None, several_references=True)

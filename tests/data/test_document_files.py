@@ -3,8 +3,10 @@
 import gzip
 import io
 import json
+import re
 import subprocess
 import sys
+import time
 import zipfile
 from pathlib import Path
 
@@ -14,7 +16,9 @@ from docx.oxml import parse_xml
 
 from hier_models.books import read_book
 from hier_models.data import BadLineError, load_documents
-from hier_models.data.document_files import LARGEST_FILE, FileDocument, read_document, say_left_out
+from hier_models.data.document_files import LARGEST_FILE, FileDocument, kind_of, read_document, say_left_out
+from hier_models.data.markup import Block
+from hier_models.data.pdf import _Line, _paragraphs
 from tests.data.pdf_files import At, column, write_pdf
 
 
@@ -49,6 +53,7 @@ TREES = [
     "the shoes of farmers.",
 ]
 LEFT, RIGHT = 60, 320
+WORD_NAMES = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
 
 
 def text_of(document: FileDocument) -> str:
@@ -125,6 +130,12 @@ def test_letters_of_formulas_and_pictures(pdf):
     assert text_of(pdf([At(72, 700, "WE SET X a TO Z", font="F6")])) == "WE SET X \U0001f600 TO Z"
 
 
+def test_accents_are_put_onto_letters_that_they_stand_over(pdf):
+    accent = "\u00b4"
+    lines = [At(72, 700, f"It{accent}s Ann n"), At(72 + 10 * 5.4, 700, accent), At(72 + 10 * 5.4, 700, "e Lee.")]
+    assert text_of(pdf(lines)) == f"It{accent}s Ann né Lee."
+
+
 def test_sentence_goes_on_behind_a_figure(pdf):
     first = [*RIVER[:3], "under a skin of mud that cracked in"]
     rest = ["the sun and was as hard as any road, so that", "carts could go on it for the rest of the year."]
@@ -133,9 +144,14 @@ def test_sentence_goes_on_behind_a_figure(pdf):
     assert text_of(pdf(page)) == f"{one(first)} {one(rest)}\n\n{caption.text}"
 
 
-def test_rotated_page(pdf):
-    lines = [At(72 + 12 * n, 100, line, turned=True) for n, line in enumerate(RIVER)]
-    assert sorted(text_of(pdf(lines, page_extra="/Rotate 90")).split()) == sorted(one(RIVER).split())
+@pytest.mark.parametrize(
+    ("turned", "x", "y", "right", "up"), [(1, 72, 100, 12, 0), (2, 540, 100, 0, 12), (3, 540, 700, -12, 0)]
+)
+def test_rotated_page(pdf, turned: int, x: int, y: int, right: int, up: int):
+    lines = [At(x + n * right, y + n * up, line, turned=turned) for n, line in enumerate(RIVER)]
+    document = pdf([*lines, At(300, 40, "Ann Miller")], page_extra=f"/Rotate {90 * turned}")
+    assert text_of(document) == one(RIVER)
+    assert say_left_out(document.left_out) == "2 words beside the text"
 
 
 # PDF: what is of the page
@@ -158,6 +174,22 @@ def test_what_stands_once_at_the_top_stays(pdf):
     assert [block.text for block in pdf(*pages).blocks if block.level] == list(texts)
 
 
+@pytest.mark.parametrize(("word", "step"), [("Day", 2), ("Question", 1)])
+def test_headings_with_a_number_at_the_top_of_pages_stay(pdf, word: str, step: int):
+    pages = [[*column(RIVER[n:] + RIVER[:n]), At(300, 30, str(n + 1))] for n in range(8)]
+    heads = [f"{word} {number}" for number in range(1, 8 // step + 1)]
+    for head, page in zip(heads, pages[::step], strict=True):
+        page.insert(0, At(72, 740, head))
+    document = pdf(*pages)
+    assert re.findall(rf"{word} \d", text_of(document)) == heads
+    assert say_left_out(document.left_out) == "8 page numbers"
+
+
+def test_running_heads_with_the_number_of_their_chapter_are_left_out(pdf):
+    pages = [[At(72, 740, f"Chapter 3: Mud {n}"), *column(RIVER[n:] + RIVER[:n])] for n in range(4)]
+    assert say_left_out(pdf(*pages).left_out) == "4 running heads"
+
+
 def test_footnotes_are_left_out_and_their_marks(pdf):
     marked = [
         *column(RIVER),
@@ -168,13 +200,29 @@ def test_footnotes_are_left_out_and_their_marks(pdf):
     ]
     notes = [At(72, 89, "1", 5), At(75, 86, "By the miller, who was there and who", 7), At(72, 78, "saw it all.", 7)]
     document = pdf([*marked, *notes])
-    assert text_of(document) == f"{one(RIVER)}\n\nIt was said that 106"
+    assert text_of(document) == f"{one(RIVER)}\n\nIt was said that 10^6"
     assert document.left_out["footnotes"] == 1
 
 
-def test_small_print_without_mark_stays(pdf):
-    page = [*column(RIVER), At(72, 90, "Copyright of the village, which has all rights.", 7)]
-    assert text_of(pdf(page)).endswith("Copyright of the village, which has all rights.")
+@pytest.mark.parametrize("line", ["Copyright of the village, which has all rights.", "2019 was a year of rain."])
+def test_small_print_without_mark_stays(pdf, line: str):
+    assert text_of(pdf([*column(RIVER), At(72, 90, line, 7)])).endswith(line)
+
+
+def test_a_footnote_of_a_year(pdf):
+    marked = [*column(RIVER), At(72, 590, "It fell in 1954"), At(153, 594, "1", 6), At(160, 590, "and later.")]
+    assert text_of(pdf([*marked, At(72, 86, "1 By the miller.", 7)])).endswith("\n\nIt fell in 1954 and later.")
+
+
+def test_a_long_text_without_sentences_takes_no_time():
+    places = [(n // 40, 800 - 12 * (n % 40)) for n in range(40_000)]
+    lines = [
+        _Line("Poplars grow fast", page, 72, 200, bottom, bottom + 9, 9, column=(page, 0), edges=(72, 200))
+        for page, bottom in places
+    ]
+    started = time.monotonic()
+    assert len(_paragraphs(lines, 9)) == 1
+    assert time.monotonic() - started < 10
 
 
 def test_hyphens_at_the_ends_of_lines(pdf):
@@ -194,10 +242,26 @@ def test_hyphens_at_the_ends_of_lines(pdf):
     assert document.left_out["line_end_hyphens"] == 5
 
 
+def test_hyphens_that_stand_for_a_word(pdf):
+    lines = ["The Kinder-", "und Jugendhilfe knows pre-", "and post-war rivers, and col-", "or as a color."]
+    document = pdf(column(lines))
+    assert text_of(document) == "The Kinder- und Jugendhilfe knows pre- and post-war rivers, and color as a color."
+    assert document.left_out["line_end_hyphens"] == 1
+
+
 def test_stamp_in_the_margin(pdf):
-    document = pdf([At(20, 300, "Received 3 May 2021", turned=True), *column(RIVER)])
+    document = pdf([At(20, 300, "Received 3 May 2021", turned=1), *column(RIVER)])
     assert text_of(document) == one(RIVER)
     assert say_left_out(document.left_out) == "4 words beside the text"
+
+
+@pytest.mark.parametrize("abstract", ["Abstract", f"Abstract—{RIVER[0]}", f"Abstract {RIVER[0]}"])
+def test_authors_in_large_letters(pdf, abstract: str):
+    top = [At(72, 740, "On floods", 18, "F2"), At(72, 715, "Ann Miller", 11), At(72, 700, "School of Rivers")]
+    document = pdf([*top, At(72, 670, abstract), *column(FERRY, y=640)])
+    assert [block.level for block in document.blocks][:1] == [1]
+    assert text_of(document).startswith(f"On floods\n\n{abstract}")
+    assert document.left_out["author_words"] == 5
 
 
 def test_references_and_authors(pdf):
@@ -256,9 +320,12 @@ def test_pdfs_without_text(pdf, page, options, says):
         pdf(page, **options)
 
 
-def test_cut_off_pdf(tmp_path: Path):
+def test_pdf_behind_other_signs_and_cut_off(tmp_path: Path):
     file = write_pdf(tmp_path / "paper.pdf", [column(RIVER)])
-    file.write_bytes(file.read_bytes()[:500])
+    content = file.read_bytes()
+    file.write_bytes(b"@PJL\n" + content)
+    assert text_of(read_document(file)) == one(RIVER)
+    file.write_bytes(content[:500])
     with pytest.raises(ValueError, match=r"paper.pdf is a broken PDF \(.*; is it whole\?"):
         read_document(file)
 
@@ -277,6 +344,7 @@ def test_cut_off_pdf(tmp_path: Path):
         ("a.html", b" \n", "a.html is empty"),
         ("a.pdf", b"", "a.pdf is empty"),
         ("a.md", b"%PDF-1.7", "is not a text file, but a PDF; give its name the ending .pdf"),
+        ("a.md", b"\n %PDF-1.7", "is not a text file, but a PDF"),
         ("a.md", b"\xff\xfe\xfd", "is not a text file"),
         ("a.srt", b"1\n00:00:01,000 --> 00:00:02,000\n\n", "a.srt has no text"),
         ("a.odt", b"PK\x03\x04", "ends in .odt, which is not read; save it as .docx or .pdf"),
@@ -288,6 +356,16 @@ def test_refused(tmp_path: Path, name: str, content: bytes, says: str):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(ValueError, match=says):
         read_document(tmp_path / name)
+
+
+def test_a_text_may_tell_of_pdfs(tmp_path: Path):
+    (tmp_path / "a.txt").write_text("A file that begins with %PDF- is a PDF.")
+    assert text_of(read_document(tmp_path / "a.txt")).startswith("A file that begins with %PDF- is")
+
+
+def test_comments_without_end_take_no_time():
+    assert kind_of(b"<!-- x -->" * 60 + b"Plain words.") == ""
+    assert kind_of(b"<?xml version='1.0'?>\n<!-- a -->\n<!-- b --> <HTML>") == ".html"
 
 
 def test_huge_file(tmp_path: Path):
@@ -316,9 +394,8 @@ def test_word(tmp_path: Path):
     document.add_heading("Rain", 1)
     paragraph = document.add_paragraph("It rose ")
     paragraph.add_run("for three days.").bold = True
-    names = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
     for kind, text in (("ins", " Then it fell."), ("moveFrom", " Gone.")):
-        paragraph._p.append(parse_xml(f"<w:{kind} {names}><w:r><w:t>{text}</w:t></w:r></w:{kind}>"))
+        paragraph._p.append(parse_xml(f"<w:{kind} {WORD_NAMES}><w:r><w:t>{text}</w:t></w:r></w:{kind}>"))
     table = document.add_table(2, 2)
     for cell, text in zip(
         [cell for row in table.rows for cell in row.cells], ("Year", "Lost", "1954", "12"), strict=True
@@ -340,9 +417,55 @@ def test_word(tmp_path: Path):
     assert "page_starts" not in read.row()
 
 
+def test_words_with_a_hyphen_that_does_not_break(tmp_path: Path):
+    document = docx.Document()
+    run = f"<w:r {WORD_NAMES}><w:t>A 737</w:t><w:noBreakHyphen/><w:t>800 flew over.</w:t></w:r>"
+    document.add_paragraph()._p.append(parse_xml(run))
+    document.save(str(tmp_path / "a.docx"))
+    assert text_of(read_document(tmp_path / "a.docx")) == "A 737-800 flew over."
+
+
+def test_styles_without_a_name_or_based_on_each_other(tmp_path: Path):
+    document = docx.Document()
+    one_style, other = (document.styles.add_style(name, 1) for name in ("One", "Other"))
+    one_style.base_style, other.base_style = other, one_style
+    other.element.remove(other.element.name)
+    document.add_paragraph("Rain.", one_style)
+    document.save(str(tmp_path / "a.docx"))
+    assert read_document(tmp_path / "a.docx").blocks == [Block("Rain.")]
+
+
+def test_references_without_a_heading_style_take_only_entries(tmp_path: Path):
+    entries = ["Miller, A. Mud. Oxford, 1987.", "Poplar, B.", "Shade. https://shade.org"]
+    after = ["The ferry goes at noon.", "It costs nothing.", "Since 1990 it has had a bell."]
+    for name, blocks in {"a.md": [*entries, *after], "b.md": after[:2]}.items():
+        (tmp_path / name).write_text("\n\n".join(["# On the ferry", "It goes.", "References", *blocks]))
+    read, other = (read_document(tmp_path / name) for name in ("a.md", "b.md"))
+    assert [block.text for block in read.blocks] == ["On the ferry", "It goes.", *after]
+    assert say_left_out(read.left_out) == "10 words of the reference list"
+    assert [block.text for block in other.blocks] == ["On the ferry", "It goes.", "References", *after[:2]]
+
+
+def test_a_summary_does_not_take_the_text_before_it(tmp_path: Path):
+    document = docx.Document()
+    document.add_heading("On the ferry", 0)
+    document.add_heading("Background", 1)
+    document.add_paragraph("Its rope broke")
+    document.add_heading("Summary", 1)
+    document.add_paragraph("See above.")
+    document.save(str(tmp_path / "a.docx"))
+    (tmp_path / "a.md").write_text("# On the ferry\n\nIts rope broke in the flood.\n\nSummary\n\nSee above.\n")
+    (tmp_path / "b.md").write_text("# On the ferry\n\nIts rope\n\nSummary statistics of its rope: one.\n")
+    texts = [text_of(read_document(tmp_path / name)).split("\n\n") for name in ("a.docx", "a.md", "b.md")]
+    assert texts == [
+        ["On the ferry", "Background", "Its rope broke", "Summary", "See above."],
+        ["On the ferry", "Its rope broke in the flood.", "Summary", "See above."],
+        ["On the ferry", "Its rope", "Summary statistics of its rope: one."],
+    ]
+
+
 def test_footnotes_of_word(tmp_path: Path):
     docx.Document().save(str(tmp_path / "plain.docx"))
-    names = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
     relation = 'Id="rId99" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/footnotes"'
     changed = io.BytesIO()
     with zipfile.ZipFile(tmp_path / "plain.docx") as old, zipfile.ZipFile(changed, "w") as new:
@@ -353,7 +476,7 @@ def test_footnotes_of_word(tmp_path: Path):
             if entry == "word/document.xml":
                 content = content.replace("<w:body>", "<w:body><w:p><w:r><w:t>Rain.</w:t></w:r></w:p>")
             new.writestr(entry, content.encode("latin-1"))
-        new.writestr("word/footnotes.xml", f"<w:footnotes {names}>{'<w:footnoteRef/>' * 3}</w:footnotes>")
+        new.writestr("word/footnotes.xml", f"<w:footnotes {WORD_NAMES}>{'<w:footnoteRef/>' * 3}</w:footnotes>")
     (tmp_path / "a.docx").write_bytes(changed.getvalue())
     read = read_document(tmp_path / "a.docx")
     assert text_of(read) == "Rain."
@@ -469,10 +592,30 @@ def test_bad_documents_are_set_aside(tmp_path: Path):
     assert json.loads((tmp_path / "bad.jsonl").read_text())["reason"].startswith("has no text on its 1 page")
 
 
+def test_a_damaged_word_document_does_not_keep_others_from_being_read(tmp_path: Path):
+    papers = tmp_path / "papers"
+    papers.mkdir()
+    (papers / "a.txt").write_text(one(FERRY))
+    docx.Document().save(str(papers / "b.docx"))
+    content = (papers / "b.docx").read_bytes()
+    place = content.index(b"word/document.xml") + len(b"word/document.xml")
+    (papers / "b.docx").write_bytes(content[:place] + b"\xff" * 8 + content[place + 8 :])
+    with pytest.raises(ValueError, match=r"b\.docx is a broken Word document \(.*decompress.*save it again"):
+        read_document(papers / "b.docx")
+    assert load_documents(papers, bad_lines="set_aside", set_aside_file=tmp_path / "bad.jsonl")["id"] == ["a"]
+    assert "is a broken Word document" in json.loads((tmp_path / "bad.jsonl").read_text())["reason"]
+
+
 def test_beside_data_only_text_files_are_documents(tmp_path: Path):
     (tmp_path / "a.jsonl").write_text('{"text": "Rain."}\n')
     (tmp_path / "README.md").write_text("# About\n")
     assert list(load_documents(tmp_path)) == [{"text": "Rain."}]
+
+
+def test_entities_of_webvtt(tmp_path: Path):
+    cue = "00:01.000 --> 00:02.000\nANN:&nbsp;Tom &amp; Bob say 3 &lt;b&gt; 2.\n"
+    (tmp_path / "a.vtt").write_text(f"WEBVTT\n\n{cue}")
+    assert read_document(tmp_path / "a.vtt").turns == [{"role": "ANN", "content": "Tom & Bob say 3 <b> 2."}]
 
 
 def test_dialogue_of_subtitles(tmp_path: Path):

@@ -143,6 +143,24 @@ def test_splits_by_file_name_folder_and_record(tmp_path, caplog):
     assert "the records belong to several splits (train, val, …)" in caplog.text
 
 
+def test_documents_whose_names_have_words_of_splits(tmp_path):
+    names = ("bridge.txt", "driving-test.txt", "train-timetable.txt", "sub/dev.notes.md")
+    files = [write(tmp_path / "docs" / name, b"A text.") for name in names]
+    for source in (tmp_path / "docs", files):
+        for streaming in (False, True):
+            assert len(list(load_documents(source, streaming=streaming))) == 4
+    assert len(load_documents(files[:3:2])) == 2
+
+
+def test_documents_in_folders_of_splits(tmp_path):
+    for name in ("train/bridge.txt", "train/driving-lesson.md", "test/bees.txt", "README.md"):
+        write(tmp_path / name, b"A text.")
+    assert load_documents(tmp_path, split="train")["id"][:] == ["train/bridge", "train/driving-lesson"]
+    assert load_documents(tmp_path, split="test")["id"][:] == ["test/bees"]
+    with pytest.raises(ValueError, match=r"several splits \(test, train\); pass split="):
+        load_documents(tmp_path)
+
+
 def test_a_split_that_nothing_tells_of(tmp_path):
     with pytest.raises(BadLineError, match=r"a.jsonl:1: split='train' was asked for"):
         load_documents(write(tmp_path / "a.jsonl", as_json_lines(ROWS)), split="train")
@@ -231,6 +249,17 @@ def test_bad_elements_of_an_array(tmp_path):
     dataset = load_documents(write(tmp_path / "a.json", content), bad_lines="set_aside", set_aside_file=aside)
     assert list(dataset) == [{"text": "a"}, {"text": "b"}]
     assert [json.loads(line)["line"] for line in aside.read_text().splitlines()] == [3, 4, 6]
+
+
+@pytest.mark.parametrize("rest", [b'\n[{"text": "c"}]\n', b'{"text": "c"}', b",", b"]"])
+def test_what_follows_an_array_is_a_bad_record(tmp_path, rest):
+    path = write(tmp_path / "a.json", b'[\n{"text": "a"},\n{"text": "b"}\n] ' + rest)
+    with pytest.raises(BadLineError, match=r"a\.json:4: broken JSON: the file goes on after the end of its array"):
+        list(load_documents(path))
+    aside = tmp_path / "aside.jsonl"
+    dataset = load_documents(path, bad_lines="set_aside", set_aside_file=aside)
+    assert list(dataset) == [{"text": "a"}, {"text": "b"}]
+    assert json.loads(aside.read_text())["raw"] == rest.decode().strip()
 
 
 def test_bad_text_files(tmp_path):
@@ -493,5 +522,8 @@ def test_several_references_and_digits(tmp_path):
             {"text": "b", "summary": "c", "references": ["c"]},
         ]
     assert load_documents(file)[0]["summary"] == "3 won .\nIt rained ."
+    table = write(tmp_path / "news.csv", as_csv([{"article": "b", "highlights": '["3 won .", "It rained ."]'}]))
+    assert load_documents(table, several_references=True)[0]["references"] == ["3 won .", "It rained ."]
+    assert load_documents(table)[0]["summary"] == "3 won .\nIt rained ."
     with pytest.raises(ValueError, match="digits must be a single character"):
         load_documents(file, digits="12")

@@ -156,6 +156,12 @@ def test_texts_with_labels(row, expected):
     assert set(resolve_pairs(row).features) == set(found)
 
 
+def test_a_label_that_the_recipe_names_is_one():
+    row = {"text": "A.", "label": -1}
+    assert resolve_pairs(row, classes=["-1", "1"]).normalize(row)["label"] == "-1"
+    assert resolve_pairs(row, classes=["no", "yes"]).normalize(row)["label"] is None
+
+
 @pytest.mark.parametrize("label", [None, 1.5, True, ["a"]])
 def test_labels_that_cannot_be_used(label):
     row = {"premise": "A.", "hypothesis": "B.", "label": label}

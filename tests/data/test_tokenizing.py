@@ -1,13 +1,15 @@
 import logging
 
 import pytest
+import torch
 from datasets import Dataset
 from torch.utils.data import DataLoader
 from transformers import AutoModelForSeq2SeqLM, AutoProcessor, BartConfig, PreTrainedTokenizerFast, pipeline
 
-from hier_models import MINI, HatBartConfig
+from hier_models import MINI, HatBartConfig, HighlightTransformerProcessor
 from hier_models.data import TruncationReport, tokenize_documents
 from hier_models.data.tokenizing import plain_text
+from hier_models.models.phrase_ranking import ImportantPhrases
 from tests import forks
 from tests.conftest import DOCUMENTS, SUMMARIES, TURNS
 
@@ -143,6 +145,24 @@ for _ in range(2):
         assert done.returncode == 0, done.stderr
         files |= set(done.stdout.split())
     assert len(files) == 1
+
+
+def test_phrases_of_a_tagger_that_was_trained_anew(documents, tokenizer, tiny_tagger, tmp_path):
+    documents.save_to_disk(tmp_path / "documents")
+    tokenizer.save_pretrained(tmp_path)
+
+    def tokenized():
+        finder = ImportantPhrases(str(tmp_path), lengths=(1, 2), top_k=3)
+        processor = HighlightTransformerProcessor(tokenizer, key_phrases=finder)
+        return tokenize_documents(Dataset.load_from_disk(tmp_path / "documents"), processor)
+
+    tiny_tagger.save_pretrained(tmp_path)
+    first, kept = tokenized(), tokenized()
+    torch.nn.init.normal_(tiny_tagger.classifier.weight)
+    tiny_tagger.save_pretrained(tmp_path)
+    other = tokenized()
+    assert kept.cache_files == first.cache_files != other.cache_files
+    assert list(kept) == list(first) != list(other)
 
 
 @pytest.mark.parametrize("plain", [False, True])

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from accelerate.state import AcceleratorState
 from transformers import TrainerCallback
 from typer.testing import CliRunner
 
@@ -169,6 +170,25 @@ def test_finished_variants_are_made_longer(sweep, tmp_path):
         assert found["recipe"]["training"]["max_steps"] == 3
     with pytest.raises(RecipeError, match=r"sweep/hierarchy holds a finished run with max_steps=3, and here it is 2"):
         run_sweep(sweep)
+
+
+def test_variants_of_different_precision(sweep, tmp_path, monkeypatch):
+    precisions = []
+
+    class Note(TrainerCallback):
+        def on_train_begin(self, args, state, control, **kwargs):
+            precisions.append(AcceleratorState().mixed_precision)
+
+    monkeypatch.setattr(task_class("summarization"), "callbacks", lambda self: [Note()])
+    variants = {"float": None, "bfloat": {"training": {"bf16": True}}, "again": {"training": {"seed": 2}}}
+    content = {"base": "recipe.yaml", "training": {"output_dir": str(tmp_path / "sweep"), "max_steps": 1}}
+    results = run_sweep(write(tmp_path / "precisions.yaml", {**content, "variants": variants}))
+    assert precisions == ["no", "bf16", "no"]
+    assert [found["machine"]["precision"] for found in results["variants"].values()] == [
+        "float32",
+        "bfloat16",
+        "float32",
+    ]
 
 
 def table(folder: Path) -> list[dict[str, str]]:

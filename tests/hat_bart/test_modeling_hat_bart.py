@@ -276,6 +276,17 @@ class TestCache:
             cache.reset()
 
 
+def test_the_encoder_by_itself_gives_the_attentions_of_its_hierarchy():
+    model = make_model(attn_implementation="eager")
+    source = make_source(8, (0, 4))
+    wanted = model(source, decoder_input_ids=source[:, :3], output_attentions=True).encoder_hierarchical_attentions
+    encoded = model.get_encoder()(source, output_attentions=True)
+    passed_on = model(encoder_outputs=encoded, decoder_input_ids=source[:, :3]).encoder_hierarchical_attentions
+    for got in (encoded.hierarchical_attentions, passed_on):
+        assert len(got) == len(wanted) > 0
+        assert all(map(torch.equal, got, wanted))
+
+
 @pytest.mark.parametrize("hierarchical_layers", [0, 1])
 def test_states_of_the_encoder_as_a_tuple_with_hidden_states(hierarchical_layers):
     """Without a hierarchy the tuple has no place for sentence states, as BART's has none."""

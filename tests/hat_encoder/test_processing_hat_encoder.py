@@ -152,6 +152,10 @@ def test_another_language(tokenizer: PreTrainedTokenizerFast, tmp_path: Path) ->
     german.save_pretrained(tmp_path)
     assert HatEncoderProcessor.from_pretrained(tmp_path)(text) == german(text)
     assert HatEncoderTokenizer.from_pretrained(tmp_path).language == "german"
+    english.language = "german"  # later, too
+    assert english(text) == german(text)
+    with pytest.raises(ValueError, match="`language` must be one of"):
+        english.language = "klingon"
 
 
 # --------------------------------------------------------------------------------------------------- offsets and masks
@@ -237,6 +241,8 @@ def test_choices(processor: HatEncoderProcessor) -> None:
             assert encoded["attention_mask"][i, j].sum() == len(alone)
     one = processor(DOCUMENTS[1], "How?", choices=choices[0], padding=True)
     assert one["input_ids"] == processor(DOCUMENTS[1:2], ["How?"], choices=choices[:1], padding=True)["input_ids"][0]
+    blank = processor(DOCUMENTS[1], "It closes _ .", choices=["at six"])
+    assert blank["input_ids"][0] == processor(DOCUMENTS[1], "It closes at six .")["input_ids"]
     ends = processor("It closes", choices=["at six.", "at nine."])
     assert ends["input_ids"] == [processor("It closes", end)["input_ids"] for end in ("at six.", "at nine.")]
 

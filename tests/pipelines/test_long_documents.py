@@ -5,13 +5,15 @@ import logging
 import math
 import re
 import time
+from functools import partial
 
 import pytest
 import torch
-from transformers import pipeline
+from transformers import AutoProcessor, pipeline
 
 import hier_models
 from hier_models.pipelines.long_documents_hier import central_sentences, condense, only_sentences, page_of, parts_of
+from hier_models.pipelines.written_form_hier import restore_written_form
 from tests.conftest import DOCUMENTS, TURNS
 
 
@@ -292,7 +294,7 @@ def test_a_summary_has_at_most_two_thirds_of_its_documents_tokens_or_all_of_few(
         record["summary_token_ids"].tolist().index(end, 1) for record in summarize_lengths(documents, **options)
     ]
     most = [max(min(10, len(text)), 2 * number // 3) for text, number in zip(texts, tokens, strict=True)]
-    assert written == [number + 1 for number in most]
+    assert written == [number + 2 for number in most]  # behind the start token and that of the length
     assert most[0] < 10 == most[1] < most[2] < 59
 
 
@@ -360,11 +362,41 @@ def test_paragraphs_end_with_a_whole_sentence(pages):
     encode = pages.tokenizer
     for text, kept in (
         ("Bees fly. They", "Bees fly."),
-        ('Bees "fly." They', 'Bees "fly.'),
+        ('Bees "fly." They', 'Bees "fly."'),
         ('Bees "fly."', 'Bees "fly."'),
         ("Bees fly", "Bees fly"),
     ):
         assert encode.decode(page_of([encode(text)["input_ids"]], encode)).strip() == kept
+
+
+@pytest.mark.parametrize(
+    ("paragraphs", "page"),
+    [
+        (("The ferry costs 3.5 million euros.", "The ferry costs 3.7 million euros."), "{} {}"),
+        (("Sales rose strongly. The ferry costs 3.5 million",), "Sales rose strongly."),
+        (("It was planned by the U.S. Senate in May.", "It was planned by the U.S. Army in June."), "{} {}"),
+        (("Everyone knew that it was Dr. Smith.", "Everyone knew that it was Dr. Jones."), "{} {}"),
+    ],
+)
+def test_numbers_and_abbreviations_end_no_sentence_of_a_page(paragraphs, page):
+    processor = AutoProcessor.from_pretrained(hier_models.MINI)
+    tokenizer, written = processor.tokenizer, partial(restore_written_form, document=" ".join(paragraphs))
+    ids = page_of([tokenizer(text)["input_ids"] for text in paragraphs], tokenizer, written, processor)
+    assert written(tokenizer.decode(ids)) == page.format(*paragraphs)
+
+
+def test_parts_of_a_page_are_not_cut(pages):
+    text = " ".join(f"bee number {number} flies far," for number in range(90))
+    documents = [{"text": text}, {"documents": [text, "Bees fly."]}, {"turns": [{"role": "a", "content": text}]}]
+    for document in documents:
+        parts = pages.preprocess(document, paragraphs=3, max_source_length=60)["examples"].notes["parts"]
+        assert [part.counts["num_truncated_tokens"] for part in parts] == [0] * len(parts)
+        assert max(map(len, parts)) <= 60
+
+
+def test_a_page_may_be_of_a_few_tokens(pages):
+    assert pages("Bees fly far. " * 40, length="long", max_new_tokens=3)[0].keys() == {"summary_text"}
+    assert pages("Bees fly far. " * 40, paragraphs=3)[0].keys() == {"summary_text"}
 
 
 def test_a_page_has_a_sentence_once(pages):

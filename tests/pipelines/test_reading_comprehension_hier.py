@@ -121,8 +121,17 @@ def test_a_span_of_two_windows_has_its_better_score():
         logits = [[zeros, zeros] for _ in windows]
         logits[places[0]] = [np.array([3.0, 3.0]), zeros]
         scores = dict(best_spans(windows, logits, 9, 1))
-        total = 2 * np.exp(3.0) + 2
-        assert scores[2, 3] == pytest.approx(np.exp(3.0) / total / 4)
+        total = 2 * np.exp(3.0) + 1
+        assert scores[2, 3] == pytest.approx(np.exp(3.0) / total / 3)
+
+
+def test_words_that_windows_share_count_once():
+    first, second = np.array([0.0, 1.0, 9.0, 2.0]), np.array([0.5, 1.0, 8.0, 0.0])
+    windows = [{"context_spans": [(i, i + 1) for i in range(at, at + 4)]} for at in (0, 1, 2)]
+    whole = [np.append(logits, (0.25, 0.75)) for logits in (first, second)]
+    logits = [[part[at : at + 4] for part in whole] for at in (0, 1, 2)]
+    everything = {"context_spans": [(i, i + 1) for i in range(6)]}
+    assert dict(best_spans(windows, logits, 5, 3)) == pytest.approx(dict(best_spans([everything], [whole], 5, 3)))
 
 
 def test_no_span_goes_from_one_document_into_the_next():

@@ -2,12 +2,15 @@
 
 import threading
 import time
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
+from hier_models.pipelines import written_form_hier
+from hier_models.serving import batching
 from hier_models.serving.batching import Batcher, Job, RefusedError
 
 
@@ -159,7 +162,7 @@ def test_a_fault_is_of_the_one_who_has_it(caplog: pytest.LogCaptureFixture):
     ],
 )
 def test_who_looks_on_sees_their_own(monkeypatch: pytest.MonkeyPatch, first: str, seen: list[str]):
-    monkeypatch.setattr("hier_models.serving.batching.SHOWN_EVERY", 0)
+    monkeypatch.setattr(batching, "SHOWN_EVERY", 0)
     desk = Desk(wait=0.5)
     desk.bring(first)
     desk.bring("two", shows=True)
@@ -167,3 +170,48 @@ def test_who_looks_on_sees_their_own(monkeypatch: pytest.MonkeyPatch, first: str
     assert [event for event in told if event[0] == first] == [(first, "summary", {"summary": first})]
     texts = [data["text"] for text, name, data in told if (text, name) == ("two", "writing")]
     assert texts == seen
+
+
+def watch(documents: list[str], tell: Any, written: str = "bees fly") -> Callable[[], Any]:
+    """Somebody looks on at each of the documents; the result is a step of writing."""
+    jobs = [Job({"text": text}, {}, lambda *event, text=text: tell(text, *event), shows=True) for text in documents]
+    batch = [(job, SimpleNamespace(notes={"document": job.document["text"]})) for job in jobs]
+    tokenizer = SimpleNamespace(decode=lambda ids, skip_special_tokens: written)
+    looks_on = batching._Watch(SimpleNamespace(tokenizer=tokenizer), batch)
+    return lambda: looks_on(torch.ones(2 * len(batch), 3), None)
+
+
+def test_the_words_of_a_document_are_learned_once(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(batching, "SHOWN_EVERY", 0)
+    tokens, read, told = written_form_hier._tokens, [], []
+    monkeypatch.setattr(written_form_hier, "_tokens", lambda text: read.append(text) or tokens(text))
+    documents = ["So the Bees fly.", "So bees Fly."]
+    step = watch(documents, lambda *event: told.append(event))
+    for _ in range(5):
+        step()
+    seen = [(documents[0], "writing", {"text": "Bees fly"}), (documents[1], "writing", {"text": "Bees Fly"})]
+    assert told == seen * 5
+    assert [read.count(document) for document in documents] == [1, 1]
+
+
+def test_a_very_long_document_is_shown_without_its_capitals(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(batching, "SHOWN_EVERY", 0)
+    told = []
+    watch(["So the Bees fly. " * 6000], lambda _, *event: told.append(event))()
+    assert told == [("writing", {"text": "bees fly"})]
+
+
+def test_a_long_look_is_not_followed_by_another_at_once(monkeypatch: pytest.MonkeyPatch):
+    now, looks = 0.0, []
+    monkeypatch.setattr(batching, "time", SimpleNamespace(monotonic=lambda: now))
+
+    def look(*event: Any) -> None:
+        nonlocal now
+        looks.append(now)
+        now += 10
+
+    step = watch(["So the Bees fly."], look)
+    for seconds in (1, 0, 0.1, 1, 0):
+        now += seconds
+        step()
+    assert looks == [1, pytest.approx(12.1)]

@@ -1,17 +1,22 @@
 """`hier-models serve`, as its users meet it: a process, and requests."""
 
+import asyncio
 import json
 import re
 import signal
 import socket
+import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
 import pytest
 from transformers import pipeline
 
+from hier_models.data.document_files import FileDocument
+from hier_models.serving import server as app_of_server
 from tests.cli.commands import mistake
 from tests.conftest import DOCUMENTS, TURNS
 from tests.data.pdf_files import column, write_pdf
@@ -85,12 +90,37 @@ def test_a_file_is_uploaded(server: Running, tmp_path: Path):
             "documents: ": {"files": {"file": ("a.txt", b"One.")}, "data": {"documents": "Two."}},
             "empty": {"files": {"file": ("a.txt", b" \n")}},
             "sources": {"files": {"file": ("a.txt", b"One.")}, "data": {"sources": "perhaps"}},
+            "is not read; save it as .docx or .pdf": {"files": {"file": ("a.rtf", b"{\\rtf1 One.}")}},
+            "read it as a book": {"files": {"file": ("a.EPUB", b"One.")}},
             "send each in a request": {"files": {"file": ("a.JSONL", b'{"text": "One."}')}},
         }
         for says, request in wrong.items():
             answer = client.post("/summarize", **request)
             assert answer.status_code == 422, answer.text
             assert says in answer.json()["detail"]
+
+
+def test_a_file_that_takes_too_long_to_read(monkeypatch: pytest.MonkeyPatch):
+    end = threading.Event()
+
+    def read(path: Path, name: str) -> FileDocument:
+        end.wait(10)
+        return FileDocument()
+
+    monkeypatch.setattr(app_of_server, "read_document", read)
+    pipe = SimpleNamespace(_knows_lengths=lambda: False, processor=None, model=SimpleNamespace(config=None))
+    app = app_of_server.create_app(pipe, "tiny", app_of_server.Limits(timeout=1), only_local=True)
+
+    async def ask() -> httpx.Response:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
+            try:
+                return await client.post("/summarize", files={"file": ("a.html", b"<p>One.")})
+            finally:
+                end.set()
+
+    answer = asyncio.run(ask())
+    assert answer.status_code == 503
+    assert "file: it was not read after 1 s" in answer.json()["detail"]
 
 
 def test_sources_of_a_pdf_name_the_page(server: Running, tmp_path: Path):

@@ -16,6 +16,7 @@ from transformers import (
     AutoModelForQuestionAnswering,
     AutoModelForSequenceClassification,
     AutoTokenizer,
+    BertTokenizer,
     RobertaConfig,
     RobertaForMaskedLM,
     RobertaTokenizer,
@@ -28,6 +29,7 @@ from typer.testing import CliRunner
 from hier_models import HatEncoderConfig
 from hier_models.cli import app
 from hier_models.metrics import Squad
+from hier_models.models.text_inputs import complete
 from hier_models.pipelines import int8_hier
 from hier_models.training import RecipeError, load_recipe, run_training
 from hier_models.training.callbacks import DropoutSchedule
@@ -37,7 +39,6 @@ from hier_models.training.smoke_rows import train_tokenizer
 from hier_models.training.tasks import task_class
 from hier_models.training.tasks.encoder import EncoderTask
 from hier_models.training.tasks.masked_lm import _MaskOrPad, perplexity, sums_over_tokens
-from hier_models.training.tasks.multiple_choice import complete
 
 
 RECIPES = Path(__file__).parents[2] / "examples" / "recipes" / "hat_encoder"
@@ -147,6 +148,18 @@ def test_classes_are_those_named_and_rows_without_a_label_are_counted(values, tm
     assert results["evaluation"]["classes"] == ["0", "1", "2"]
 
 
+def test_minus_one_may_be_a_class(values, tmp_path, caplog):
+    rows = [{"text": text, "label": label} for text, label in zip("abcd", (-1, 1, 0, -1), strict=True)]
+    results = run_task("classification", values, tmp_path, rows)
+    assert results["unlabelled"] == {"train": 2, "validation": 2}
+    assert "train: 2 of 4 rows have no label and are left out; if -1 is a class, name it in classes" in caplog.text
+    results = run_task("classification", values, tmp_path, rows, classes=[-1, 0, 1], overwrite=True)
+    assert results["unlabelled"] == {"train": 0, "validation": 0}
+    assert [row["label"] for row in predictions_of(tmp_path)] == ["-1", "1", "0", "-1"]
+    scored = run_encoder_evaluation(str(tmp_path / "run"), str(tmp_path / "dev.jsonl"), use_cpu=True)
+    assert (scored["rows"], scored["classes"]) == (4, ["-1", "0", "1"])
+
+
 @pytest.mark.parametrize("model_type", ["hat_encoder", "roberta"])
 def test_multiple_choice(values, tmp_path, model_type):
     results = run_task("multiple_choice", values, tmp_path, model_type=model_type)
@@ -171,7 +184,9 @@ def test_multiple_choice(values, tmp_path, model_type):
 def test_an_option_takes_the_place_of_the_blank():
     assert complete("Paul brings _ .", r"a \1 b") == r"Paul brings a \1 b ."
     assert complete("He saw ___ and _.", "x") == "He saw x and x."
+    assert complete("他_去。", "明天") == "他明天去。"
     assert complete("What?", "that") == "What? that"
+    assert complete("What does get_item do?", "that") == "What does get_item do? that"
 
 
 @pytest.mark.parametrize(("model_type", "order"), [("hat_encoder", "group_by_length"), ("roberta", "random")])
@@ -200,6 +215,22 @@ def test_question_answering(values, tmp_path, model_type, order):
     (during,) = [entry for entry in history if "eval_f1" in entry]
     assert during["eval_f1"] == pytest.approx(results["evaluation"]["f1"])
     assert AutoModelForQuestionAnswering.from_pretrained(tmp_path / "run").config.model_type == model_type
+
+
+@pytest.mark.parametrize("name", ["classification", "multiple_choice", "question_answering"])
+def test_bert_is_told_the_texts_of_a_pair_apart(values, tmp_path, name):
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    BertTokenizer(vocab={token: number for number, token in enumerate(special)}).save_pretrained(tmp_path / "bert")
+    values |= {"model_type": "bert", "tokenizer": str(tmp_path / "bert"), "task": name}
+    recipe = load_recipe(None, {**values, "train": write(tmp_path / "train.jsonl", ROWS[name])})
+    task = task_class(name)(recipe, tmp_path)
+    model, processor = task.load_model_and_processor()
+    batch = task.collator(model, processor)(list(task.train_dataset(model, processor)))
+    ids, types = batch["input_ids"].flatten(0, -2), batch["token_type_ids"].flatten(0, -2)
+    assert types.shape == ids.shape
+    for row, kinds in zip(ids.tolist(), types.tolist(), strict=True):
+        middle, end = (number for number, token in enumerate(row) if special[token] == "[SEP]")
+        assert kinds == [0] * (middle + 1) + [1] * (end - middle) + [0] * (len(row) - end - 1)
 
 
 def test_the_threshold_decides_between_an_answer_and_none(values, tmp_path):
@@ -374,6 +405,36 @@ def test_fine_tuning_goes_on_from_pretraining(values, tmp_path):
         assert len(shared) > 20
         for name in shared:
             torch.testing.assert_close(weights[name], pretrained[name], rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("written", [str.lower, str.upper])
+def test_a_classifier_that_is_trained_on_keeps_the_order_of_its_classes(values, tmp_path, written):
+    order = ["neutral", "contradiction", "entailment"]
+    rows = [{**row, "label": written(row["label"])} for row in ROWS["classification"]]
+    run_task("classification", values, tmp_path, rows, classes=list(map(written, order)))
+    checkpoint = tmp_path / "run"
+    before = load_file(checkpoint / "model.safetensors")
+    for name in ("tokenizer", "config_overrides"):
+        del values[name]
+    values |= {"model_name_or_path": str(checkpoint), "learning_rate": 0.0, "output_dir": str(tmp_path / "again")}
+    results = run_task("classification", values, tmp_path)
+    assert results["evaluation"]["classes"] == order
+    after = load_file(tmp_path / "again" / "model.safetensors")
+    assert all(torch.equal(before[name], weight) for name, weight in after.items())
+    assert AutoModelForSequenceClassification.from_pretrained(tmp_path / "again").config.id2label[0] == "neutral"
+
+
+def test_a_classifier_with_other_classes_than_its_checkpoint_has_a_new_head(values, tmp_path, caplog):
+    run_task("classification", values, tmp_path)
+    for name in ("tokenizer", "config_overrides"):
+        del values[name]
+    values |= {"model_name_or_path": str(tmp_path / "run"), "output_dir": str(tmp_path / "again")}
+    rows = [{"text": text, "label": label} for text, label in zip("abcd", ("yes", "no", "no", "yes"), strict=True)]
+    results = run_task("classification", values, tmp_path, rows)
+    assert results["evaluation"]["classes"] == ["no", "yes"]
+    assert results["loading"]["resized_weights"] == ["classifier.out_proj.bias", "classifier.out_proj.weight"]
+    assert "the checkpoint has another number of classes than 2, so its head is new" in caplog.text
+    assert load_file(tmp_path / "again" / "model.safetensors")["classifier.out_proj.weight"].isfinite().all()
 
 
 # Dropout that is off at first
@@ -580,6 +641,25 @@ def test_questions_are_scored_in_inputs_shorter_than_the_usual_windows(values, t
         str(tmp_path / "run"), str(tmp_path / "dev.jsonl"), use_cpu=True, max_source_length=96
     )
     assert results["total"] == len(ROWS["question_answering"])
+
+
+@pytest.mark.parametrize("model_type", ["roberta-prelayernorm", "mpnet", "bert", "hat_encoder"])
+def test_inputs_are_as_long_as_the_model_has_positions_behind_padding(values, tmp_path, model_type):
+    sizes = {**SIZES, "max_position_embeddings": 32, "pad_token_id": 1}
+    values |= {"model_type": model_type, "config_overrides": sizes}
+    most = 32 if model_type == "bert" else 30
+    with pytest.raises(RecipeError, match=f"max_source_length is {most + 1}, but the model takes {most} tokens"):
+        run_task("classification", values, tmp_path, max_source_length=most + 1)
+    trained = run_task("classification", values, tmp_path, max_source_length=most)
+    assert trained["truncation"]["validation"]["truncated_rows"] > 0
+    assert AutoTokenizer.from_pretrained(tmp_path / "run").model_max_length == most
+    checkpoint, rows = str(tmp_path / "run"), str(tmp_path / "dev.jsonl")
+    scored = run_encoder_evaluation(checkpoint, rows, use_cpu=True)
+    assert scored["truncation"]["validation"] == trained["truncation"]["validation"]
+    # The limit of a checkpoint's tokenizer is right if it is lower.
+    AutoTokenizer.from_pretrained(checkpoint, model_max_length=24).save_pretrained(checkpoint)
+    shorter = run_encoder_evaluation(checkpoint, rows, use_cpu=True)["truncation"]["validation"]
+    assert shorter["truncated_tokens"] > scored["truncation"]["validation"]["truncated_tokens"]
 
 
 def test_the_command_scores_encoders(values, tmp_path, monkeypatch):

@@ -2,6 +2,8 @@
 
 import json
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,7 @@ from hier_models.training import (
 from hier_models.training.likelihood import perplexity
 from hier_models.training.metrics import score_summaries
 from hier_models.training.models import load_model_and_processor
+from hier_models.training.resuming import checkpoint_to_resume
 from hier_models.training.tasks import summarization
 from tests.conftest import DOCUMENTS, SUMMARIES
 
@@ -90,6 +93,26 @@ def test_a_run_that_goes_on_keeps_its_tokenizer(values: dict[str, Any], tmp_path
     results = run_training(load_recipe(None, {**values, "test": None}))
     assert len(AutoProcessor.from_pretrained(tmp_path / "run").tokenizer) == 7
     assert "test" not in results
+
+
+@pytest.mark.parametrize("on_each_node", [False, True])
+def test_one_process_of_a_shared_folder_changes_it(
+    values: dict[str, Any], tmp_path: Any, monkeypatch: Any, on_each_node: bool
+) -> None:
+    """Several nodes have one folder, unless each is to have its own."""
+    first_of_each_node = []
+
+    @contextmanager
+    def noting(self: Any, local: bool = True, desc: str = "") -> Iterator[None]:
+        first_of_each_node.append((desc, local))
+        yield
+
+    monkeypatch.setattr(Seq2SeqTrainingArguments, "main_process_first", noting)
+    recipe = load_recipe(None, {**values, "overwrite": True, "save_on_each_node": on_each_node})
+    checkpoint_to_resume(recipe, tmp_path / "run")
+    own_tokenizer.own_tokenizer(recipe, tmp_path / "run", lambda: train_word_level(["only these words"]))
+    what = ("deleting old checkpoints", "making the tokenizer")
+    assert first_of_each_node == [(name, on_each_node) for name in what]
 
 
 def test_the_tokenizer_of_an_attempt_without_a_checkpoint(values: dict[str, Any], monkeypatch: Any) -> None:

@@ -105,6 +105,25 @@ def test_a_run_whose_time_is_up_goes_on_as_if_it_had_not_stopped(values, tmp_pat
     assert stopped["cost"]["peak_memory"] > 50e6
 
 
+@pytest.mark.parametrize("save_strategy", ["epoch", "steps"])
+def test_epochs_are_evaluated_once_each_although_the_run_stops(values, tmp_path, save_strategy):
+    values |= {"validation": values["train"], "eval_strategy": "epoch", "save_strategy": save_strategy}
+    values |= {"max_steps": -1, "num_train_epochs": 2, "per_device_train_batch_size": 1}
+    run_training(load_recipe(None, {**values, "output_dir": str(tmp_path / "alone")}))
+    for step in (2, 4, 6, 8):
+        with pytest.raises(TimeUpError, match=f"stopped at step {step} of 8"):
+            run_training(load_recipe(None, {**values, "stop_after_minutes": 1e-5}))
+    run_training(load_recipe(None, values))
+    expected, found = (load_file(tmp_path / name / "model.safetensors") for name in ("alone", "run"))
+    assert all(torch.equal(expected[name], found[name]) for name in expected)
+    evaluations = []
+    for name in ("alone", "run"):
+        history = json.loads((tmp_path / name / "trainer_state.json").read_text())["log_history"]
+        evaluations.append([(entry["step"], entry["eval_loss"]) for entry in history if "eval_loss" in entry])
+    assert [step for step, _ in evaluations[0]] == [4, 8]
+    assert evaluations[1] == evaluations[0]
+
+
 @pytest.mark.slow
 def test_several_processes_stop_together(values, tmp_path):
     """At a checkpoint that each of them has finished, before the launcher ends them."""

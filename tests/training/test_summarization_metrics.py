@@ -8,6 +8,7 @@ from transformers import EvalPrediction
 from hier_models import compute_summarization_metrics
 from hier_models.metrics import RougeSu
 from hier_models.metrics.rouge import _punkt
+from hier_models.training.metrics import score_documents
 from tests.conftest import DOCUMENTS, SUMMARIES
 
 
@@ -80,3 +81,27 @@ def test_logits_are_refused(tokenizer):
         compute_summarization_metrics((np.zeros((2, 5, 9)), np.ones((2, 5), dtype=int)), tokenizer)
     with pytest.raises(ValueError, match="2 predictions but 3 labels"):
         compute_summarization_metrics((np.ones((2, 5), dtype=int), np.ones((3, 5), dtype=int)), tokenizer)
+
+
+@pytest.mark.parametrize(
+    ("summary", "half"),
+    [
+        ("Мост закрыли на шесть недель. Ходит паром.", "Мост закрыли."),
+        ("大桥因裂缝关闭六周。", "大桥关闭。"),
+        ("橋は6週間閉鎖される。", "橋は閉鎖。"),
+        ("다리는 6주 동안 닫힌다. (BBC)", "다리는 6주."),
+    ],
+)
+def test_other_scripts_than_latin_are_scored(summary, half):
+    for references in ([summary] * 2, [[summary], ["BBC", summary]]):
+        scores, settings = score_documents([summary, half], references)
+        assert all(whole == pytest.approx(100) and 0 < part < 99 for whole, part in scores.values())
+        assert settings["tokenizer"] == settings["rougeSU4"]["tokenizer"] == "hier_models.inspection.copying.words_of"
+
+
+@pytest.mark.parametrize("summary", [SUMMARIES[0], "Die Brücke über die Maß bleibt für Wochen gesperrt.", "3 - 4."])
+def test_latin_script_is_scored_as_in_the_papers(summary):
+    for references in ([summary], [[summary, f"{SUMMARIES[1]} Москва."]]):
+        _, settings = score_documents([summary], references)
+        assert settings["tokenizer"] == "rouge-score default"
+        assert settings["rougeSU4"]["tokenizer"] == "a-z and 0-9, lower case"

@@ -23,8 +23,10 @@ from transformers import (
     Seq2SeqTrainer,
     Seq2SeqTrainingArguments,
     T5Config,
+    T5ForConditionalGeneration,
     Trainer,
     TrainerCallback,
+    pipeline,
 )
 
 from hier_models import (
@@ -277,6 +279,13 @@ def test_accumulation_and_checkpointing_change_nothing(values, tmp_path):
         trained.append(weights(tmp_path / str(number)))
     for other in trained[1:]:
         assert_same_weights(trained[0], other, rtol=1e-3, atol=1e-4)
+
+
+def test_a_batch_that_is_still_to_be_found_is_not_written(values):
+    values |= {"auto_find_batch_size": True, "max_steps": 1}
+    results = run_training(load_recipe(None, values))
+    assert results["recipe"]["run"]["total_train_batch_size"] is None
+    assert finished_run(load_recipe(None, {**values, "per_device_train_batch_size": 1})) is not None
 
 
 def test_bfloat16(values, tmp_path):
@@ -671,6 +680,19 @@ def test_predictions_need_no_evaluations_for_the_learning_rate(tmp_path, kind):
         ({"tokenizer": None}, r"give model_name_or_path, .*or \(to train from scratch\) tokenizer"),
         ({"total_train_batch_size": 5}, "total_train_batch_size=5 is no multiple of .* = 2"),
         (
+            {"total_train_batch_size": 4, "auto_find_batch_size": True},
+            "^run: total_train_batch_size and training: auto_find_batch_size exclude each other",
+        ),
+        (
+            {"stop_after_minutes": 9, "save_only_model": True},
+            "^run: stop_after_minutes needs a checkpoint .*; leave out save_only_model$",
+        ),
+        (
+            {"stop_after_minutes": 9, "save_strategy": "best", "eval_strategy": "epoch", "validation": "x"}
+            | {"metric_for_best_model": "loss"},
+            "^run: stop_after_minutes needs a checkpoint .*; leave out save_strategy: best$",
+        ),
+        (
             {"max_source_length": 97},
             "max_source_length is 97, but the model has only 96 positions.*max_position_embed",
         ),
@@ -766,6 +788,22 @@ def test_where_a_run_was_made_longer_goes_with_its_checkpoints(values, tmp_path)
         longer = {"max_steps": 3, "output_dir": str(tmp_path / f"after_{step}")}
         longer["resume_from_checkpoint"] = str(checkpoint)
         assert run_training(load_recipe(None, values | longer))["made_longer_after"] == [step]
+
+
+def test_an_earlier_checkpoint_than_the_last_is_for_another_folder(values, tmp_path):
+    values |= {"save_strategy": "steps", "save_steps": 1, "max_steps": 2}
+    run_training(load_recipe(None, values))
+    last = tmp_path / "run" / "checkpoint-2"
+    kept = shutil.copytree(last, tmp_path / "kept" / "checkpoint-2")
+    values["max_steps"] = 3
+    renamed = shutil.copytree(last, tmp_path / "run" / "kept2")
+    for asked in (tmp_path / "run" / "checkpoint-1", kept, renamed):
+        message = f"resume_from_checkpoint is {asked}, and there is {last}; leave it out .* choose another output_dir"
+        with pytest.raises(RecipeError, match=message):
+            run_training(load_recipe(None, {**values, "resume_from_checkpoint": str(asked)}))
+    results = run_training(load_recipe(None, {**values, "resume_from_checkpoint": f"{last}/"}))
+    assert Path(results["resumed_from"]) == last
+    assert last_complete_checkpoint(tmp_path / "run").endswith("checkpoint-3")
 
 
 def test_weights_alone_are_nothing_to_go_on_from(values, tmp_path):
@@ -954,6 +992,34 @@ def test_evaluation_keeps_the_order_and_counts(tiny_model, processor, tmp_path):
         tiny_model, processor, documents.to_iterable_dataset(), max_source_length=60, num_beams=2, max_length=15
     )
     assert streamed == results
+
+
+def test_t5_is_trained_and_scored_with_the_prefix_and_settings_that_its_pipeline_has(values, tokenizer, tmp_path):
+    sizes = {"d_model": 32, "d_kv": 16, "d_ff": 32, "num_layers": 1, "num_heads": 2}
+    ids = {"pad_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 1}
+    task = {"prefix": "summarize: ", "num_beams": 2, "max_length": 9, "min_length": 7}
+    config = T5Config(vocab_size=len(tokenizer), **sizes, **ids, task_specific_params={"summarization": task})
+    torch.manual_seed(0)
+    model = T5ForConditionalGeneration(config)
+    for weights in model.parameters():
+        torch.nn.init.normal_(weights, std=0.4)  # so that other documents get other summaries
+    model.save_pretrained(tmp_path / "t5")
+    tokenizer.save_pretrained(tmp_path / "t5")
+    for name in ("tokenizer", "max_position_embeddings", "config_overrides"):
+        values.pop(name)
+    values |= {"model_name_or_path": str(tmp_path / "t5"), "validation": str(tmp_path / "dev.jsonl")}
+    recipe = load_recipe(None, {**values, "predict_with_generate": True, "max_steps": 1, "max_source_length": 60})
+    started = task_class("summarization")(recipe, tmp_path / "run")
+    inputs = started.train_dataset(*started.load_model_and_processor())
+    assert all(text.startswith("summarize: ") for text in tokenizer.batch_decode(list(inputs["input_ids"])))
+
+    results = run_training(recipe)
+    rows = [json.loads(line) for line in (tmp_path / "run" / "predictions.jsonl").read_text().splitlines()]
+    turns = [json.loads(line)["turns"] for line in (tmp_path / "dev.jsonl").read_text().splitlines()]
+    summarize = pipeline("summarization", model=str(tmp_path / "run"), device="cpu")
+    made = summarize(turns=turns, truncation=True, max_source_length=60)
+    assert [row["summary"] for row in rows] == [summary["summary_text"].strip() for summary in made]
+    assert results["evaluation"]["generation"].items() >= {"num_beams": 2, "max_length": 9, "min_length": 7}.items()
 
 
 def test_evaluation_writes_whole_summaries_where_nobody_says_how_long(tiny_model, processor, bart, tokenizer):

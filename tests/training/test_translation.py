@@ -16,7 +16,13 @@ from transformers import (
     pipeline,
 )
 
-from hier_models import HatBartForConditionalGeneration, HatBartProcessor, export
+from hier_models import (
+    HatBartConfig,
+    HatBartForConditionalGeneration,
+    HatBartProcessor,
+    HatBartTokenizer,
+    export,
+)
 from hier_models.data.parallel import chunk_parallel
 from hier_models.metrics import Bleu, DocumentScores
 from hier_models.training import (
@@ -27,7 +33,7 @@ from hier_models.training import (
     run_training,
     run_translation_evaluation,
 )
-from hier_models.training.tasks.translation import _unfinished
+from hier_models.training.tasks.translation import TranslationTask, _unfinished
 from tests import forks
 from tests.training.test_distributed import run_two
 
@@ -132,6 +138,38 @@ def test_a_whole_run(values, tmp_path):
 
     exported = export(model, processor, tmp_path / "exported")
     assert list(json.loads((exported / "config.json").read_text())["custom_pipelines"]) == ["translation"]
+
+
+@pytest.mark.parametrize(
+    ("family", "changes", "language"),
+    [
+        ("top_down_transformer", {}, "en"),
+        ("top_down_transformer", {"source_language": "german"}, "de"),
+        ("highlight_transformer", {"language": "fr"}, "fr"),
+        ("hat_bart", {"language": "french"}, "french"),
+        ("hat_bart", {"source_language": "de"}, "german"),
+    ],
+)
+def test_the_language_of_the_sources_is_saved_as_the_processor_has_it(values, tmp_path, family, changes, language):
+    recipe = load_recipe(None, {**values, **changes, "model_type": family, "config_overrides": {"d_model": 32}})
+    task = TranslationTask(recipe, tmp_path)
+    task.check()
+    _, processor = task.load_model_and_processor()
+    processor.save_pretrained(tmp_path / "saved")
+    assert AutoProcessor.from_pretrained(tmp_path / "saved").language == language
+
+
+def test_a_checkpoint_keeps_its_language_and_its_tokenizer_learns_another(values, tokenizer, tmp_path):
+    config = HatBartConfig(vocab_size=len(tokenizer), max_position_embeddings=72, **SIZES)
+    HatBartForConditionalGeneration(config).save_pretrained(tmp_path / "model")
+    HatBartProcessor(HatBartTokenizer.from_tokenizer(tokenizer), language="french").save_pretrained(tmp_path / "model")
+    for name in ("bpe_codes", "max_position_embeddings", "config_overrides"):
+        values.pop(name)
+    values |= {"model_name_or_path": str(tmp_path / "model")}
+    for changes, language in ({}, "french"), ({"source_language": "german"}, "german"):
+        task = TranslationTask(load_recipe(None, {**values, **changes}), tmp_path)
+        _, processor = task.load_model_and_processor()
+        assert (processor.language, processor.tokenizer.language) == (language, language)
 
 
 def test_what_changes_the_order_of_training_mixes_up_no_chunks(values, tmp_path):
@@ -323,6 +361,8 @@ def test_metrics_join_the_chunks_of_a_document(tokenizer):
         ({"source_column": "en"}, "source_column='en' is not a column"),
         ({"text_column": "source"}, "data: text_column means nothing to translation"),
         ({"fillers": "english"}, "data: fillers means nothing to translation"),
+        ({"source_language": "elvish"}, "translation: source_language: `language` must be one of .*got 'elvish'"),
+        ({"source_language": "german", "language": "german"}, "source_language says again what model: language says"),
     ],
 )
 def test_mistakes(values, changes, message):

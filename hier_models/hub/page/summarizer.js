@@ -408,7 +408,7 @@ class Seen extends Map {
   }
 }
 
-class WrittenForm {
+export class WrittenForm {
   constructor(document, { common, names }) {
     this.names = names;
     this.forms = new Seen();
@@ -416,7 +416,7 @@ class WrittenForm {
     const tokens = [...formsOf(document)], initial = new Seen();
     tokens.forEach(({ key, form, space, begins, weight }, place) => {
       const before = tokens[place - 1]?.key ?? "", after = tokens[place + 1]?.key ?? "";
-      this.spaces.add(before + KEY + key, space);
+      for (const further of [tokens[place - 2]?.key ?? "", ANY]) this.spaces.add([further, before, key].join(KEY), space);
       if (begins && /^\p{Lu}/u.test(form) && !/^.\p{Lu}/u.test(form)) return initial.add(key, form);
       for (const left of [before, ANY]) for (const right of [after, ANY]) this.forms.add([left, key, right].join(KEY), form, weight);
     });
@@ -431,12 +431,12 @@ class WrittenForm {
     const tokens = [...formsOf(text)], keys = ["", ...tokens.map((token) => token.key), ""];
     let written = "", begins = true, openQuote = false;
     tokens.forEach((token, n) => {
-      const [before, key, after] = keys.slice(n, n + 3);
+      const [before, key, after] = keys.slice(n, n + 3), twoBefore = n > 0 ? keys[n - 1] : "";
       let form = this.forms.most(...[[before, key, after], [before, key, ANY], [ANY, key, after]].map((parts) => parts.join(KEY)));
       if (form === undefined && ["march", "may"].includes(key)) form = isNumber(before) || isNumber(after) ? capital(key) : key;
       form ??= this.forms.most([ANY, key, ANY].join(KEY)) ?? (Object.hasOwn(this.names, key) ? this.names[key] : token.form);
-      let space = this.spaces.most(before + KEY + key);
-      if (space === undefined || key === '"' || before === '"') space = spaceByRule(n > 0 ? keys[n - 1] : "", before, key, token.space, openQuote);
+      let space = this.spaces.most(...[twoBefore, ANY].map((further) => [further, before, key].join(KEY)));
+      if (space === undefined || key === '"' || before === '"') space = spaceByRule(twoBefore, before, key, token.space, openQuote);
       begins &&= !(isIn(before, ENDS) && isWord(key) && !space); // the ending of a file's name
       if (begins && isWord(key)) {
         if (form === form.toLowerCase()) form = capital(form);
@@ -547,9 +547,10 @@ export class Summarizer {
     const { settings, tokenizer } = this, { bos_token_id: bos, max_source_length: limit } = settings, source = this.framed(text, limit);
     const ends = [given.eos_token_id].flat(), asked = Object.values(settings.lengths).find(({ id }) => id === given.forced_bos_token_id);
     let least = given.min_new_tokens ?? Math.max(0, (given.min_length ?? 0) - 1), most = Infinity;
-    if (given.min_new_tokens == null && !given.min_length && asked?.least) {
+    if (given.min_new_tokens == null && given.min_length == null && asked) {
+      const own = source.filter((id) => !tokenizer.special.has(id)).length;
       least = Math.min(asked.least, Math.floor(source.length / 3), given.max_new_tokens - 1);
-      most = Math.max(settings.most_of_short, Math.floor(2 * source.length / 3));
+      most = 1 + (own && Math.max(Math.min(settings.most_of_short, own), Math.floor(2 * source.length / 3))); // and the length's token
     }
     const special = [...tokenizer.special].filter((id) => id === ends[0] || id !== tokenizer.unknown && id !== settings.mask_token_id);
     const faithful = settings.faithful ? new Faithful(this.pieces, source, tokenizer.encode(text), special) : null;
@@ -559,7 +560,7 @@ export class Summarizer {
       if (made < least) for (const end of ends) scores[end] = -Infinity;
       for (const id of repeated(ids, given.no_repeat_ngram_size)) scores[id] = -Infinity;
       if (made >= most) scores.forEach((_, id) => { if (!ends.includes(id)) scores[id] = -Infinity; });
-      faithful?.filter(ids, scores, given.max_new_tokens - 1 - ids.length);
+      faithful?.filter(ids, scores, Math.min(most, given.max_new_tokens - 1) - ids.length);
       let token = best(scores);
       if (made === 0 && given.forced_bos_token_id != null) token = given.forced_bos_token_id;
       if (made === given.max_new_tokens - 1 && given.forced_eos_token_id != null) token = given.forced_eos_token_id;

@@ -3,8 +3,9 @@
 import json
 import logging
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,10 @@ import torch
 from datasets import Dataset
 from transformers import EvalPrediction, PreTrainedModel, Trainer
 
+from ...data.columns import RowFormat
 from ...data.task_rows import resolve_pairs
 from ..arguments import ModelArguments, Recipe, RecipeError
-from ..models import Processor
+from ..models import Processor, classes_of_checkpoint
 from .encoder import EncoderArguments, EncoderTask, encode
 
 
@@ -28,12 +30,16 @@ class ClassificationArguments(EncoderArguments):
 
     second_column: str | None = None  # with the second text of a pair
     label_column: str | None = None
-    # The labels' names, in the order of their numbers in the data; by default those in the training data.
+    # The labels' names, in the order of their numbers in the data; by default those in the training data, or of the
+    # checkpoint that is trained on, if all of the data's are among them.
     classes: list[str] | None = None
 
 
 class ClassificationTask(EncoderTask):
-    """Texts or pairs with one label each, scored by accuracy; rows without one (-1 or -) are left out and counted."""
+    """Texts or pairs with one label each, scored by accuracy; rows without one are left out and counted.
+
+    A label of -1 or - is none, unless `classes` names it.
+    """
 
     arguments = ClassificationArguments
     auto_class = "AutoModelForSequenceClassification"
@@ -48,6 +54,9 @@ class ClassificationTask(EncoderTask):
     def columns(self) -> dict[str, Any]:
         return {"text_column": self.recipe.data.text_column, **super().columns()}
 
+    def resolver(self, part: str) -> Callable[[Mapping[str, Any]], RowFormat]:
+        return partial(resolve_pairs, **self.columns(), classes=self.options.classes or ())
+
     def model_arguments(self) -> ModelArguments:
         # The head has as many outputs as there are labels, so the data come first here.
         with self.recipe.training.main_process_first(desc="reading the labels"):
@@ -56,6 +65,13 @@ class ClassificationTask(EncoderTask):
         numbers = {name: number for number, name in names.items()}
         overrides = {"id2label": names, "label2id": numbers, **self.recipe.model.overrides()}
         return replace(self.recipe.model, config_overrides=json.dumps(overrides))
+
+    def load_model_and_processor(self) -> tuple[PreTrainedModel, Processor]:
+        model, processor = super().load_model_and_processor()
+        if self.loading["resized_weights"]:
+            number = len(self._classes)
+            logger.warning("model: the checkpoint has another number of classes than %d, so its head is new", number)
+        return model, processor
 
     def load(self, part: str) -> Any:
         rows = super().load(part)
@@ -83,12 +99,19 @@ class ClassificationTask(EncoderTask):
         self._unlabelled[part] = len(rows) - len(kept)
         if not kept:
             raise RecipeError(f"data: no row of {part} has a label")
-        if self._unlabelled[part]:
-            logger.warning("%s: %d of %d rows have no label and are left out", part, len(rows) - len(kept), len(rows))
-        return rows.select(kept)
+        labelled = rows.select(kept)
+        if number := self._unlabelled[part]:
+            are_numbers = all(label.lstrip("-").isdecimal() for label in labelled["label"])
+            hint = "; if -1 is a class, name it in classes" if are_numbers and not self.options.classes else ""
+            logger.warning("%s: %d of %d rows have no label and are left out%s", part, number, len(rows), hint)
+        return labelled
 
     def _classes_of_data(self) -> list[str]:
         found = set(self.rows("train" if self.recipe.data.train is not None else "validation")["label"])
+        as_written = {label.casefold(): label for label in found}
+        trained = [as_written.get(name.casefold(), name) for name in classes_of_checkpoint(self.recipe.model)]
+        if found <= set(trained):
+            return trained  # in the order of the checkpoint's head
         is_numbers = all(label.isdecimal() for label in found)
         return [str(number) for number in range(max(map(int, found)) + 1)] if is_numbers else sorted(found)
 

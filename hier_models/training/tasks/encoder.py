@@ -9,13 +9,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 from datasets import Dataset, IterableDataset
-from transformers import DataCollatorWithPadding, PretrainedConfig, PreTrainedModel, Trainer, TrainerCallback
+from transformers import DataCollatorWithPadding, PreTrainedModel, Trainer, TrainerCallback
 
 from ...data.cache_fingerprint import Versioned
 from ...data.columns import RowFormat
 from ...data.loading import load_rows
-from ...data.tokenizing import plain_tokenizer
-from ...families import FAMILIES
+from ...data.tokenizing import cut_texts, plain_tokenizer
+from ...models.text_inputs import longest_text
 from ..arguments import Recipe, RecipeError
 from ..callbacks import DropoutSchedule
 from ..evaluation import prediction_rows, write_json_lines
@@ -26,11 +26,6 @@ from .base import OF_DOCUMENTS, OF_SUMMARIES, Task
 
 logger = logging.getLogger(__name__)
 
-# Models whose positions begin behind the padding token's id.
-SHIFTED_POSITIONS = {
-    *("roberta", "xlm-roberta", "camembert"),
-    *(name for name, family in FAMILIES.items() if family.positions_after_padding),
-}
 # What of the section data means nothing to any of them.
 UNUSED = ("test", "test_split", *OF_SUMMARIES)
 
@@ -109,7 +104,7 @@ class EncoderTask(Task):
     def load_model_and_processor(self) -> tuple[PreTrainedModel, Processor]:
         model, processor = super().load_model_and_processor()
         length = self.recipe.data.max_source_length
-        if (most := usable_positions(model.config)) is not None:
+        if (most := usable_positions(model, processor)) is not None:
             if length > most:
                 raise RecipeError(f"data: max_source_length is {length}, but the model takes {most} tokens at most")
             plain_tokenizer(processor).model_max_length = most
@@ -158,27 +153,20 @@ class EncoderTask(Task):
             write_json_lines(self.output_dir / file, lines)
 
 
-def usable_positions(config: PretrainedConfig) -> int | None:
-    """Tell how many tokens an encoder takes."""
-    most = positions(config, "encoder")
-    if most is None or config.model_type not in SHIFTED_POSITIONS:
-        return most
-    return most - int(config.pad_token_id or 0) - 1
+def usable_positions(model: PreTrainedModel, processor: Processor) -> int | None:
+    """Tell how many tokens an encoder takes, and its tokenizer; None if the encoder has no positions."""
+    return None if positions(model.config, "encoder") is None else longest_text(model, plain_tokenizer(processor))
 
 
 def encode(processor: Processor, limit: int, **texts: list[str]) -> tuple[dict[str, list[Any]], list[int]]:
     """Tokenize texts or pairs, cut them to a length and count the tokens that each lost."""
-    tokenizer: Callable[..., Any] = plain_tokenizer(processor)
+    tokenizer: Any = plain_tokenizer(processor)
     if hasattr(tokenizer, "encode_sentences"):  # one that puts markers in, and counts what it cuts
         kept = tokenizer(**texts, truncation="longest_first", max_length=limit, return_truncation=True)
         cut = list(kept["num_truncated_tokens"])
     else:
-        whole = tokenizer(**texts, verbose=False)
-        lengths = [len(ids) for ids in whole["input_ids"]]
-        is_longer = max(lengths) > limit
-        kept = tokenizer(**texts, truncation="longest_first", max_length=limit) if is_longer else whole
-        cut = [before - len(ids) for before, ids in zip(lengths, kept["input_ids"], strict=True)]
-    return {name: [list(row) for row in kept[name]] for name in ("input_ids", "attention_mask")}, cut
+        kept, cut = cut_texts(tokenizer, limit, **texts)
+    return {name: [list(row) for row in kept[name]] for name in tokenizer.model_input_names if name in kept}, cut
 
 
 def identifiers(rows: Dataset) -> list[str]:

@@ -1,6 +1,5 @@
 """Questions with options, such as RACE."""
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -9,13 +8,11 @@ from transformers import DataCollatorForMultipleChoice, PreTrainedModel, Trainer
 
 from ...data.task_rows import resolve_choices
 from ...data.tokenizing import plain_tokenizer
+from ...models.text_inputs import complete
 from ..arguments import RecipeError
 from ..models import Processor
 from .classification import accuracy, score_choices
 from .encoder import EncoderArguments, EncoderTask, encode
-
-
-BLANK = re.compile("_+")
 
 
 @dataclass
@@ -61,11 +58,6 @@ class MultipleChoiceTask(EncoderTask):
             return {**grouped, "labels": batch["label"], "num_truncated_tokens": lost}
 
         return self.tokenized(part, tokenize)
-
-
-def complete(question: str, option: str) -> str:
-    """Put a question and an option together."""
-    return BLANK.sub(lambda _: option, question) if "_" in question else f"{question} {option}"
 
 
 def _grouped(values: list[Any], sizes: list[int]) -> list[list[Any]]:

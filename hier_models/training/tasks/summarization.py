@@ -27,6 +27,7 @@ from ...metrics import (
 from ...metrics.document_scores import means
 from ...pipelines.document_pipeline_hier import task_params
 from ...pipelines.importance_tagger_hier import load_importance_tagger
+from ...pipelines.summarization_hier import SummarizationPipeline
 from .. import key_phrases
 from ..arguments import Recipe, RecipeError, mistakes_of
 from ..evaluation import all_rows, generate, generation_settings, predicting, prediction_rows, write_evaluation
@@ -62,6 +63,7 @@ class SummarizationTask(WritingTask):
         self._cuts = {part: TruncationReport() for part in self.parts}
         self._importance_at_test: Importance | None = recipe.data.importance
         self._long_documents: LongDocuments = "cut"
+        self._prefix = ""
         self._key_phrases: dict[str, Any] = {}
 
     def check(self) -> None:
@@ -80,9 +82,10 @@ class SummarizationTask(WritingTask):
         if self.recipe.data.query_column is not None:
             remember_task(model.config, "summarization", reads_query=True)
         self._prepare_long_documents(model)
+        self._prefix = _prefix(model)
         warn_if_endless(processor)
         self._prepare_importance(model, processor)
-        most = default_max_new_tokens(model)
+        most = default_max_new_tokens(model, **_generation_of_task(model))
         if most is not None and self.recipe.training.generation_max_length is None:
             self.recipe.training.generation_max_length = most + 1  # with the decoder's start token
         return model, processor
@@ -182,7 +185,7 @@ class SummarizationTask(WritingTask):
     def _tokenized(self, part: str, documents: Any, processor: Processor) -> Dataset | IterableDataset:
         weights = self.recipe.data.importance if part == "train" else self._importance_at_test
         settings = self.of_data("max_source_length", "max_target_length", "num_proc")
-        settings |= {"long_documents": self._long_documents, "report": self._cuts[part]}
+        settings |= {"long_documents": self._long_documents, "prefix": self._prefix, "report": self._cuts[part]}
         return tokenize_documents(documents, processor, importance=weights, **settings)
 
 
@@ -210,9 +213,10 @@ def run_evaluation(
 ) -> dict[str, Any]:
     """Summarize documents and score the summaries against their whole references.
 
-    Generation follows the model's `generation_config` and `generate_kwargs`; where neither says how long a summary may
-    be, it is 256 tokens, as in the pipeline. References are never cut, unlike the labels that Trainer's own evaluation
-    during training compares with. Of several references (the column `references`) the best counts, per score.
+    Sources have the model's prefix. Generation follows `generate_kwargs`, the model's `generation_config` and what its
+    config says for summarization; where none says how long a summary may be, it is 256 tokens, as in the pipeline.
+    References are never cut, unlike the labels that Trainer's own evaluation during training compares with. Of several
+    references (the column `references`) the best counts, per score.
 
     Args:
         model: Any encoder-decoder model with a `generate`.
@@ -256,15 +260,18 @@ def run_evaluation(
         raise ValueError(f"importance is for pooling='importance', and {type(model).__name__} has {pooling=}")
     documents = all_rows(dataset)
     references = references_of(documents)
-    most = default_max_new_tokens(model, **generate_kwargs)
+    of_task = _generation_of_task(model)
+    most = default_max_new_tokens(model, **{**of_task, **generate_kwargs})
     if training_args is not None and training_args.generation_max_length is not None:
         generate_kwargs = {"max_length": training_args.generation_max_length, **generate_kwargs}
     elif most is not None:
         generate_kwargs = {**generate_kwargs, "max_new_tokens": most}
+    generate_kwargs = {**of_task, **generate_kwargs}
     tokenizer = plain_tokenizer(processor)
     report = TruncationReport()
     sources = documents if importance == "oracle" or max_target_length else documents.remove_columns("summary")
     options: dict[str, Any] = {"importance": importance, "num_proc": num_proc, "report": report}
+    options["prefix"] = _prefix(model)
     own = task_params(model.config, "summarization")
     options["max_source_length"] = (
         max_source_length or own.get("max_source_length") or longest_source(model.config, tokenizer)
@@ -310,6 +317,19 @@ def run_evaluation(
     files = (results_file, predictions_file, scores_file)
     write_evaluation(trainer, results, summary_rows(documents, summaries), scores, files)
     return results
+
+
+def _prefix(model: PreTrainedModel) -> str:
+    """What the pipeline puts before a text that the model sees no structure of."""
+    own = task_params(model.config, "summarization").get("prefix")
+    return own or getattr(model.config, "prefix", None) or ""
+
+
+def _generation_of_task(model: PreTrainedModel) -> dict[str, Any]:
+    """What the model's config says of generation, for this task, and its generation config leaves open."""
+    params = task_params(model.config, "summarization")
+    others = {*SummarizationPipeline.task_settings, *model.generation_config.to_diff_dict()}
+    return {name: value for name, value in params.items() if name not in others}
 
 
 def references_of(documents: Dataset) -> list[str] | list[list[str]]:

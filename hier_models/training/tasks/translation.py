@@ -20,11 +20,11 @@ from ...metrics.document_bleu import document_bleu
 from ...pipelines.chunking_hier import join_chunks
 from ...pipelines.document_pipeline_hier import total_length
 from ...pipelines.translation_hier import COUNTS, TranslationPipeline
-from ..arguments import Recipe, RecipeError, check_smallest
+from ..arguments import Recipe, RecipeError, check_smallest, mistakes_of
 from ..evaluation import all_rows, generate, generation_settings, predicting, prediction_rows, write_evaluation
 from ..likelihood import perplexities
 from ..metrics import decode, first_of_tuples, mean_length
-from ..models import Processor, remember_task, set_generation, set_lengths, warn_if_endless
+from ..models import Processor, in_language, remember_task, set_generation, set_lengths, warn_if_endless
 from ..smoke import POSITIONS
 from ..smoke_rows import ROWS
 from .base import OF_DOCUMENTS, OF_SUMMARIES, WritingTask, as_dicts
@@ -39,7 +39,7 @@ class TranslationArguments:
 
     source_column: str | None = None  # with the sentences of the source
     target_column: str | None = None  # with the sentences of the translation
-    source_language: str = "english"  # for splitting text into sentences when the model is used
+    source_language: str | None = None  # for splitting text into sentences when the model is used; by default model's
     # From scratch, without a tokenizer: merges of one that is trained on both sides, and kept in the output folder.
     bpe_codes: int | None = None
     bleu_tokenizer: str = "13a"  # of sacrebleu: 13a, intl, zh, char, …
@@ -83,6 +83,8 @@ class TranslationTask(WritingTask):
     def check(self) -> None:
         super().check()
         check_smallest("translation", self.options, {"bpe_codes": 1})
+        if self.options.source_language is not None and self.recipe.model.language is not None:
+            raise RecipeError("translation: source_language says again what model: language says; leave one out")
         if self.fits_tokenizer() and not self.options.bpe_codes:
             raise RecipeError("model: give model_name_or_path, or tokenizer, or bpe_codes to have one trained")
 
@@ -103,8 +105,9 @@ class TranslationTask(WritingTask):
         set_generation(model, self.recipe, self.recipe.data.max_target_length)
         set_lengths(model.config, processor, self.recipe)
         warn_if_endless(processor)
-        if hasattr(processor, "language"):
-            processor.language = self.options.source_language
+        if (language := self.options.source_language) is not None and hasattr(processor, "language"):
+            with mistakes_of("translation: source_language"):
+                processor = in_language(processor, language)
         # The pipeline cuts documents into chunks as long as those of training.
         remember_task(model.config, "translation", max_source_length=self.recipe.data.max_source_length)
         return model, processor
