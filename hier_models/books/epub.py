@@ -270,8 +270,9 @@ def _pieces(pages: list[_Page], entries: list[_Entry]) -> list[_Piece]:
     pieces = [_Piece("", [])]
     for page in pages:
         here = [replace(start, blocks=[]) for start in starts[page.name]]
-        if len(here) == 1 and not any(here[0].anchor in block.anchors for block in page.blocks):
-            here[0] = replace(here[0], anchor="")  # one that the page lacks stands for its beginning
+        known = {"", *(anchor for block in page.blocks for anchor in block.anchors)}
+        if here and [start for start in here if start.anchor not in known] == here[:1]:
+            here[0] = replace(here[0], anchor="")  # the only one that the page lacks stands for its beginning
         anchored = {start.anchor: start for start in here if start.anchor}
         pieces += [start for start in here if not start.anchor]
         is_aside_page = all(block.roles & _ASIDE_ROLES for block in page.blocks)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from .documents import STDIN
-from .errors import MistakeError, check_not_the_data, say, state
+from .errors import MistakeError, say, state
 from .loading import check_checkpoint, load_pipeline
 
 
@@ -32,11 +32,12 @@ def run_book(
         raise MistakeError("--book: give a file or a folder, not standard input")
     if output is not None and output.is_file():
         raise MistakeError(f"--output: with --book it is a folder, and {output} is a file")
-    if output is not None and os.path.isdir(book) and output.resolve().is_relative_to(Path(book).resolve()):
-        raise MistakeError(f"--output: {output} is in the book's folder, where {PAGE} would be a chapter")
     if output is not None:
-        for name in (PAGE, TREE):
-            check_not_the_data(output / name, "--output", Path(book))
+        source = Path(os.path.expanduser(book))
+        if os.path.isdir(source) and output.resolve().is_relative_to(source.resolve()):
+            raise MistakeError(f"--output: {output} is in the book's folder, where {PAGE} would be a chapter")
+        if output.resolve() == source.resolve().parent and source.name in (PAGE, TREE):
+            raise MistakeError(f"--output: {source} is the book and would be overwritten; give another folder")
     names = [name for name in (model, book_model) if name is not None]
     for name in names:
         check_checkpoint(name)

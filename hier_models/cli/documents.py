@@ -194,21 +194,22 @@ def open_documents(
                     hint = "; a text comes in a file, or on standard input" if is_long or " " in name else ""
                     raise MistakeError(f"INPUT: there is no file or folder {called}{hint}")
                 if path.is_fifo():  # <(command)
-                    path = _save(path.read_bytes(), Path(stack.enter_context(tempfile.TemporaryDirectory())))
+                    folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+                    path = _save(path.read_bytes(), folder, path.suffix)
                     names[str(path)] = name
             paths.append(path)
         yield Documents(paths, text_column, set_aside, names, phrases_column=phrases_column)
 
 
-def _save(content: bytes, folder: Path) -> Path:
-    """Keep what has no name of its own, under one that tells what it is."""
+def _save(content: bytes, folder: Path, ending: str = "") -> Path:
+    """Keep what is no file, under a name with an ending that tells what it is."""
     from ..data.document_files import kind_of
     from ..data.record_readers import DOCUMENT_SUFFIXES
 
     # JSON begins with an object or a list of them, which may be broken; a text hardly ever begins so.
     begins = re.match(rb'(\[)?\s*\{\s*["}]', content.removeprefix(codecs.BOM_UTF8).lstrip())
     kind = kind_of(content)
-    ending = (".json" if begins[1] else ".jsonl") if begins else kind if kind in DOCUMENT_SUFFIXES else ""
-    path = folder / f"stdin{ending}"
+    told = (".json" if begins[1] else ".jsonl") if begins else kind if kind in DOCUMENT_SUFFIXES else ""
+    path = folder / f"stdin{ending or told}"
     path.write_bytes(content)
     return path

@@ -69,7 +69,12 @@ def canonical_split(name: str) -> str:
     return next((split for split, aliases in SPLIT_NAMES.items() if name.strip().lower() in aliases), name)
 
 
-def _split_of_file(name: str, pattern: str = r"[-_./]+") -> str | None:
+# What stands between words of a file's name; and between the names of folders and file, perhaps with numbers behind
+# them, of documents, which may be called driving-test or train-timetable.
+WORDS, WHOLE = r"[-_./]+", r"(?:[-_.]?\d+(?:[-_.]of[-_.]\d+)?)?(?:/|$)"
+
+
+def _split_of_file(name: str, pattern: str) -> str | None:
     words = re.split(pattern, document_name(Path(name)).lower())
     found = {canonical_split(word) for word in words if canonical_split(word) in SPLIT_NAMES}
     return found.pop() if len(found) == 1 else None
@@ -77,10 +82,8 @@ def _split_of_file(name: str, pattern: str = r"[-_./]+") -> str | None:
 
 def files_of_split(files: list[tuple[Path, str]], split: str | None) -> tuple[list[tuple[Path, str]], str | None]:
     """Choose the files of a split."""
-    of_files = {name: _split_of_file(name) for _, name in files}
-    if not all(of_files.values()) and all(data_suffix(path) in DOCUMENT_SUFFIXES for path, _ in files):
-        # Of documents some may be called train-timetable, or driving-test: only whole names count.
-        of_files = {name: _split_of_file(name, "/") for name in of_files}
+    are_documents = all(data_suffix(path) in DOCUMENT_SUFFIXES for path, _ in files)
+    of_files = {name: _split_of_file(name, WHOLE if are_documents else WORDS) for _, name in files}
     splits = sorted({found for found in of_files.values() if found})
     chosen = [file for file in files if split and of_files[file[1]] == canonical_split(split)]
     if chosen or len(splits) < 2:

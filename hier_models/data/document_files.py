@@ -59,10 +59,10 @@ _HTML = re.compile(
 )
 # Alone, or before its text, and not "Summary statistics are …".
 _ABSTRACT = re.compile(
-    r"(?:abstract|summary|zusammenfassung|résumé|resumen)(?:\s*(?:[—–:.]|-\s|$)|\s+(?-i:[A-Z]))",
+    r"(?:abstract|summary|zusammenfassung|résumé|resumen)(?:\s*(?:[—–:.]|-(?-i:[\sA-Z])|$)|\s+(?-i:[^\W_a-zß-ÿ]))",
     re.IGNORECASE,
 )
-_SENTENCE_END = re.compile(r"[^\W\d_]{2}[.!?…][\"'”’»)\]]*$")
+_SENTENCE_END = re.compile(r"(?:^|\s)[^\W\d_A-Z]{2,}[.!?…][\"'”’»)\]]*$")  # not "Rivers Inc.", nor an address
 # What shows an entry of a reference list: its number, a year, an address, or more authors than are named.
 _ENTRY = re.compile(r"^\[\w+\]|\b(?:1[5-9]|20)\d\d[a-z]?\b|\bdoi\b|https?://|\bet al\b", re.IGNORECASE)
 MOST_AUTHOR_WORDS = 300
@@ -368,10 +368,11 @@ def _leave_out_references(document: FileDocument) -> None:
         after = range(start + 1, len(blocks))
         end = next((n for n in after if 0 < blocks[n].level <= (level or 6)), len(blocks))
         if not level:
+            shown = [number for number in range(start + 1, end) if _ENTRY.search(blocks[number].text)]
             last = start
-            for number in range(start + 1, end):
-                if number <= last + 2 and _ENTRY.search(blocks[number].text):  # a page's end may part one
-                    last = number
+            for number in shown:
+                # Of a list, some do not show it; of a text that stands behind it, most.
+                last = number if 2 * sum(n <= number for n in shown) > number - start else last
             end = last + 1 if last > start else start
         document.left_out["reference_words"] += sum(block.words for block in blocks[start:end])
         del blocks[start:end]

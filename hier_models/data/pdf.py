@@ -32,7 +32,7 @@ _NUMBERED = (
 _NUMBER = re.compile(rf"\b(?:{_NUMBERED}) \d+|(?<!\d)\d{{1,6}}(?!\d)")
 _HYPHENS = ("-", "\u00ad", "\u2010", "\ufffe", "\x02")  # the last two are what pdfium makes of one at a line's end
 # Behind a hyphen that stands for a word.
-_AND = ("und", "oder", "bzw", "and", "or", "to", "et", "ou", "y", "e")  # typos: ignore
+_AND = ("und", "oder", "bzw", "and", "or", "to", "et", "ou")
 _BOLD = re.compile(r"bold|black|heavy|demi|medi\b|cmbx|[-,]bd", re.IGNORECASE)
 _PAGE_NUMBER = re.compile(
     r"\W*(?:page |p\. ?|seite |s\. ?)?(?:#|[ivxlc]{1,7})(?: ?(?:of|/|von|\|) ?#)?\W*", re.IGNORECASE
@@ -222,7 +222,6 @@ def _line(text: Any, characters: list[_Character], page: int, turns: int) -> Ite
         pieces.append(_OTHER_LETTERS.sub(lambda found: unicodedata.normalize("NFKC", found[0]), sign))
         raised = is_raised
     written = "".join([*pieces, _MARK_END] if raised else pieces)
-    written = _POWER.sub(r"\1^\2", written)
     first, last = shown[0], shown[-1]
     size, angle = _size_and_angle(text, shown[len(shown) // 2][1], height)
     angle = (angle - 90 * turns + 180) % 360 - 180
@@ -371,7 +370,8 @@ def _without_notes(column: list[_Line], body: float, left_out: Counter[str]) -> 
 
 
 def _without_marks(text: str, notes: set[str]) -> str:
-    """Take the marks of footnotes that were left out off the words; what else is raised stays."""
+    """Take the marks of footnotes that were left out off the words; what else is raised stays, some as powers."""
+    text = _POWER.sub(lambda f: f[0] if f[2] in notes and f[1] != "10" else f"{f[1]}^{f[2]}", text)
     return _MARKED.sub(lambda found: "" if set(re.split(r"[,\s]+", found[1])) <= notes else found[1], text)
 
 
@@ -515,7 +515,7 @@ def _write(paragraph: _Paragraph, words: Counter[str], left_out: Counter[str]) -
             # As it is written elsewhere; what nobody wrote elsewhere has a hyphen before a capital or a figure.
             whole, parted = words[first + second], words[f"{first}-{second}"]
             with_hyphen = parted > whole or (not whole and ("-" in first + second or not new[0].islower()))
-            is_suspended = second in _AND and not whole  # "pre- and post-war"
+            is_suspended = tail[0] in _AND and not (whole or parted)  # type: ignore[index]  # "pre- and post-war"
             text = text[:-1] + ("- " if is_suspended else "-" if with_hyphen else "")
             left_out["line_end_hyphens"] += not is_suspended
         elif text:

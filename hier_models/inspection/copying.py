@@ -14,14 +14,14 @@ from difflib import SequenceMatcher
 from typing import Any
 
 from ..models.sentence_splitting import check_language, split_sentences
+from ..pipelines.copied_words_hier import UNSPACED, combining_marks
 
 
 KINDS = ("text", "sentences", "turns", "documents")
 
-# Every Chinese character and kana is a word of its own: no spaces tell where theirs end.
-UNSPACED = r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
-# An accent may stand behind its letter as a character of its own.
-WORD = re.compile(rf"[{UNSPACED}]|[^\W_{UNSPACED}]+(?:[\u0300-\u036f]+[^\W_{UNSPACED}]*)*")
+# Every Chinese character and kana is a word of its own: no spaces tell where theirs end. An accent, or the sign of a
+# vowel, may stand behind its letter as a character of its own.
+WORD = re.compile(rf"[{UNSPACED}]|[^\W_{UNSPACED}](?:[^\W_{UNSPACED}]|[{combining_marks()}\u200c\u200d])*")
 BLANK_LINE = re.compile(r"\n[ \t\r\f\v]*\n|\u2029")
 HEADING_WORDS = 10  # a line without a full stop and of fewer words is the heading of the paragraph that follows
 SENTENCE_MARKS = tuple(".?!:;…。！？।॥۔؟\"'”’»)")  # noqa: RUF001

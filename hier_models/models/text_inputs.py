@@ -6,7 +6,8 @@ from typing import Any
 
 
 NO_LIMIT = 10**9  # tokens; a tokenizer without a limit says so with a huge number
-BLANK = re.compile(r"(?<!\w)_+|_+(?!\w)", re.ASCII)  # inside a word, as of get_item, there is none
+# Blanks, and behind a word, too, but not in get_item, _private or _not_, which are words.
+BLANK = re.compile(r"(?P<word>(?<!\w)_+[^\W_]\w*)|(?<!\w)_+|_+(?!\w)", re.ASCII)
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -135,7 +136,6 @@ def read_choices(text: Any, text_pair: Any, choices: Any) -> tuple[list[str], li
 
 def complete(question: str, choice: str) -> str:
     """Put a choice in the place of a question's blanks, or behind it."""
-    filled, blanks = BLANK.subn(lambda _: choice, question)
-    if blanks:
-        return filled
+    if any(match["word"] is None for match in BLANK.finditer(question)):
+        return BLANK.sub(lambda match: match["word"] or choice, question)
     return f"{question} {choice}" if question else choice

@@ -11,6 +11,7 @@ import re
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 import torch
@@ -102,8 +103,7 @@ class WordPieces:
     def forget(self) -> None:
         """Let go of what was found of the words of earlier documents, once that is much."""
         if len(self._needed) > self._of_common + MOST_KEPT:
-            for rest in list(self._needed)[self._of_common :]:
-                del self._needed[rest]
+            self._needed = dict(islice(self._needed.items(), self._of_common))
 
     def words(self, ids: Iterable[int]) -> set[str]:
         """Words of a text."""
@@ -153,14 +153,15 @@ class WordPieces:
 
     def _tokens_of(self, rest: str) -> int:
         """How many tokens the rest of a word takes."""
-        if rest not in self._needed:
+        known = self._needed  # another thread may put a smaller one in its place
+        if rest not in known:
             least = NEVER
             for end, _ in self._beginnings(self.inside, rest):
                 least = min(least, 1 + self._tokens_of(rest[end:]))
                 if self.takes_longest and least < NEVER:
                     break
-            self._needed[rest] = least
-        return self._needed[rest]
+            known[rest] = least
+        return known[rest]
 
     def _joined(self, ids: Iterable[int]) -> str:
         # Processors may pad, or know more tokens than the tokenizer.

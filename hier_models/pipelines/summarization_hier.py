@@ -208,6 +208,9 @@ class SummarizationPipeline(SummaryRules):
         self, **kwargs: Any
     ) -> tuple[Arguments, Arguments, Arguments]:
         of_documents, of_generation, of_results = super()._sanitize_parameters(**kwargs)
+        words = of_generation.get("common_words")
+        if words is not None and not isinstance(words, str):
+            of_generation["common_words"] = tuple(words)  # which each batch reads
         if "length" in of_results:
             settings = self._length_settings(of_results["length"])
             of_generation = {**settings, **of_generation}

@@ -340,7 +340,7 @@ async def _file(file: UploadFile, timeout: float) -> dict[str, Any]:
             return (await asyncio.wait_for(run_in_threadpool(read_document, path, "it"), timeout)).row()
         except TimeoutError:
             detail = f"file: it was not read after {timeout:g} s. Send a shorter document, or its text."
-            raise HTTPException(503, detail, {"Retry-After": str(max(1, round(timeout)))}) from None
+            raise HTTPException(422, detail) from None
         except (ValueError, ImportError) as error:
             raise HTTPException(422, f"file: {error}") from None
 

@@ -353,11 +353,21 @@ def _load_checkpoint(
             model, report = _class_from_bart(family, auto_class).from_bart(name, **options, **overrides)
         if most is not None and family == "bart":
             grow_positions(model, most, arguments.extra_positions)
-    classes = len(overrides.get("id2label", ()))  # of another number, a head begins anew
-    mismatched = ((key, shape) for key, _, shape in report["mismatched_keys"] if not key.endswith(RESIZED))
-    if wrong := _patterns(key for key, shape in mismatched if shape[0] != classes):
+    # With another number of classes a head begins anew.
+    resizable = RESIZED if "id2label" not in overrides else (*RESIZED, *_of_head(model))
+    if wrong := _patterns(key for key, *_ in report["mismatched_keys"] if not key.endswith(resizable)):
         raise RecipeError(f"model: {name} has other sizes than config_overrides asks for, in {', '.join(wrong)}")
     return model, report
+
+
+def _of_head(model: PreTrainedModel) -> tuple[str, ...]:
+    """Names of the parameters that give a number for each class."""
+    classes = model.config.num_labels
+    return tuple(
+        name
+        for name, weight in model.named_parameters()
+        if not name.startswith(f"{model.base_model_prefix}.") and len(weight) == classes
+    )
 
 
 def _taken_to_widen(arguments: ModelArguments, overrides: dict[str, Any]) -> dict[str, int]:

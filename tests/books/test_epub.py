@@ -144,6 +144,13 @@ def test_an_anchor_that_is_not_there_stands_for_the_top_of_its_file(make: Maker)
     assert book.left_out == []
 
 
+def test_the_first_anchor_of_several_may_not_be_there(make: Maker):
+    text = f"<p>One.</p><p>{RAIN}</p><p id='c2'>Two.</p><p>{RAIN}</p>"
+    contents = ncx(point("I", "1.xhtml#gone") + point("II", "1.xhtml#c2") + point("III", "3.xhtml"))
+    book = read_book(make({"1.xhtml": page(text), "3.xhtml": page(f"<p>{RAIN}</p>")}, contents=contents))
+    assert shown(book)[:2] == [("I", ["One.", RAIN.strip()]), ("II", ["Two.", RAIN.strip()])]
+
+
 def test_the_words_of_a_last_part_without_chapters_are_kept(make: Maker):
     texts = {"Chapter 1": RAIN, "Chapter 2": RAIN, "Part Two": "It ended.", "Endnotes": RAIN}
     pages = {f"{title}.xhtml": page(f"<h1>{title}</h1><p>{text}</p>") for title, text in texts.items()}

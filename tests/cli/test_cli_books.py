@@ -56,11 +56,14 @@ def test_interrupted_book_says_how_to_go_on(checkpoint: str, book: str, monkeypa
 
 def test_a_page_is_not_written_over_the_book(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("hier_models.cli.books.check_checkpoint", None)
+    monkeypatch.setenv("HOME", str(Path.cwd()))
     Path("there").mkdir()
-    for book, folder in (("book.html", "."), ("there/book.html", "there")):
-        Path(book).write_text(f"<p>{DOCUMENTS[0]}</p>")
-        mistake("summarize", "--book", book, "-m", "model", "-o", folder, says=f"--output: {book} is the data and")
-        assert Path(book).read_text() == f"<p>{DOCUMENTS[0]}</p>"
+    for book, folder in (("book.html", "."), ("there/book.html", "there"), ("~/book.json", ".")):
+        file = Path(book).expanduser()
+        file.write_text(f"<p>{DOCUMENTS[0]}</p>")
+        says = f"--output: {file} is the book and would be overwritten; give another folder"
+        mistake("summarize", "--book", book, "-m", "model", "-o", folder, says=says)
+        assert file.read_text() == f"<p>{DOCUMENTS[0]}</p>"
 
 
 def test_mistakes(checkpoint: str, book: str):

@@ -209,6 +209,13 @@ def test_small_print_without_mark_stays(pdf, line: str):
     assert text_of(pdf([*column(RIVER), At(72, 90, line, 7)])).endswith(line)
 
 
+@pytest.mark.parametrize(("figure", "power", "written"), [("2", "1", "2"), ("10", "1", "10^1"), ("5", "7", "5^7")])
+def test_a_mark_behind_a_figure_is_that_of_its_footnote(pdf, figure: str, power: str, written: str):
+    raised = At(79 + 5 * len(figure), 594, power, 6)
+    marked = [*column(RIVER), At(72, 590, f"X {figure}"), raised, At(160, 590, "and more.")]
+    assert text_of(pdf([*marked, At(72, 86, "1 By the miller.", 7)])).endswith(f"\n\nX {written} and more.")
+
+
 def test_a_footnote_of_a_year(pdf):
     marked = [*column(RIVER), At(72, 590, "It fell in 1954"), At(153, 594, "1", 6), At(160, 590, "and later.")]
     assert text_of(pdf([*marked, At(72, 86, "1 By the miller.", 7)])).endswith("\n\nIt fell in 1954 and later.")
@@ -247,6 +254,11 @@ def test_hyphens_that_stand_for_a_word(pdf):
     document = pdf(column(lines))
     assert text_of(document) == "The Kinder- und Jugendhilfe knows pre- and post-war rivers, and color as a color."
     assert document.left_out["line_end_hyphens"] == 1
+    lines = ["This how-to guide and that how-", "to guide tell of an AND-", "OR gate of x-", "y."]
+    assert (
+        text_of(pdf(column(lines)))
+        == "This how-to guide and that how-to guide tell of an AND-OR gate of xy."
+    )
 
 
 def test_stamp_in_the_margin(pdf):
@@ -444,6 +456,24 @@ def test_references_without_a_heading_style_take_only_entries(tmp_path: Path):
     assert [block.text for block in read.blocks] == ["On the ferry", "It goes.", *after]
     assert say_left_out(read.left_out) == "10 words of the reference list"
     assert [block.text for block in other.blocks] == ["On the ferry", "It goes.", "References", *after[:2]]
+
+
+def test_a_reference_list_may_have_entries_that_show_nothing(tmp_path: Path):
+    years = [f"Miller, A. Mud. {year}." for year in range(1987, 1993)]
+    entries = ["Mud and how to read it", "RFC 2616, HTTP/1.1.", *years]
+    (tmp_path / "a.md").write_text("\n\n".join(["# On the ferry", "It goes.", "**References**", *entries]))
+    assert [block.text for block in read_document(tmp_path / "a.md").blocks] == ["On the ferry", "It goes."]
+
+
+@pytest.mark.parametrize(
+    "top", ["School of Rivers, Oxford, United Kingdom.", "Rivers Inc.", "e-mail: ann@rivers.edu.", "Ann Miller"]
+)
+@pytest.mark.parametrize(
+    "abstract", ["Abstract-We studied mud.", "Abstract 12 floods rose.", "Résumé Étude des crues.", "Summary: Floods."]
+)
+def test_authors_with_a_full_stop_are_authors(tmp_path: Path, top: str, abstract: str):
+    (tmp_path / "a.md").write_text(f"# On floods\n\n{top}\n\n{abstract}\n")
+    assert [block.text for block in read_document(tmp_path / "a.md").blocks] == ["On floods", abstract]
 
 
 def test_a_summary_does_not_take_the_text_before_it(tmp_path: Path):

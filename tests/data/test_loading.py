@@ -149,7 +149,16 @@ def test_documents_whose_names_have_words_of_splits(tmp_path):
     for source in (tmp_path / "docs", files):
         for streaming in (False, True):
             assert len(list(load_documents(source, streaming=streaming))) == 4
-    assert len(load_documents(files[:3:2])) == 2
+    assert len(load_documents(files[:3:2])) == len(load_documents(files[1:3])) == 2
+
+
+def test_documents_of_splits_with_numbers(tmp_path):
+    for name in ("train_01.txt", "train-00002-of-00003.txt", "test_1.txt", "README.txt"):
+        write(tmp_path / name, b"A text.")
+    assert len(load_documents(tmp_path, split="train")) == 2
+    assert load_documents(tmp_path, split="test")["id"][:] == ["test_1"]
+    with pytest.raises(ValueError, match=r"several splits \(test, train\); pass split="):
+        load_documents(tmp_path)
 
 
 def test_documents_in_folders_of_splits(tmp_path):

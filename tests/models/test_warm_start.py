@@ -437,7 +437,8 @@ class TestSilentMarkers:
 @pytest.mark.parametrize("queries", ["all", "bos"])
 class TestBeginsAsRoberta:
     @pytest.fixture(scope="class")
-    def roberta(self):
+    @classmethod
+    def roberta(cls):
         torch.manual_seed(0)
         config = RobertaConfig(
             vocab_size=40, hidden_size=24, num_hidden_layers=3, num_attention_heads=4, intermediate_size=32,
@@ -448,7 +449,8 @@ class TestBeginsAsRoberta:
         return model.eval()
 
     @pytest.fixture(scope="class")
-    def folder(self, roberta, tmp_path_factory):
+    @classmethod
+    def folder(cls, roberta, tmp_path_factory):
         folder = tmp_path_factory.mktemp("roberta")
         roberta.save_pretrained(folder)
         return folder

@@ -422,7 +422,7 @@ def test_words_of_earlier_documents_are_forgotten(monkeypatch):
 def test_common_words_may_come_one_by_one(model_and_tokenizer):
     model, tokenizer = model_and_tokenizer
     summarize = pipeline("summarization", model=model, tokenizer=tokenizer, faithful=True, device="cpu")
-    found = [summarize(TEXTS[0], common_words=words)[0] for words in (["zebra", "monkey"], iter(["zebra", "monkey"]))]
+    found = [summarize(TEXTS[:2], common_words=words) for words in (["zebra", "monkey"], iter(["zebra", "monkey"]))]
     assert found[0] == found[1]
     assert "zebra" in summarize._word_pieces["zebra", "monkey"].common.known
 

@@ -119,7 +119,7 @@ def test_a_file_that_takes_too_long_to_read(monkeypatch: pytest.MonkeyPatch):
                 end.set()
 
     answer = asyncio.run(ask())
-    assert answer.status_code == 503
+    assert answer.status_code == 422  # and not to be sent again
     assert "file: it was not read after 1 s" in answer.json()["detail"]
 
 

@@ -186,7 +186,9 @@ def test_an_option_takes_the_place_of_the_blank():
     assert complete("He saw ___ and _.", "x") == "He saw x and x."
     assert complete("他_去。", "明天") == "他明天去。"
     assert complete("What?", "that") == "What? that"
-    assert complete("What does get_item do?", "that") == "What does get_item do? that"
+    assert complete("It was that_.", "x") == "It was thatx."
+    for question in ("What does get_item do?", "Which is _not_ true?", "What do __init__ and _f do?"):
+        assert complete(question, "that") == f"{question} that"
 
 
 @pytest.mark.parametrize(("model_type", "order"), [("hat_encoder", "group_by_length"), ("roberta", "random")])
@@ -437,6 +439,16 @@ def test_a_classifier_with_other_classes_than_its_checkpoint_has_a_new_head(valu
     assert load_file(tmp_path / "again" / "model.safetensors")["classifier.out_proj.weight"].isfinite().all()
 
 
+def test_no_other_weight_has_the_right_to_another_size(values, tmp_path):
+    run_task("classification", values, tmp_path)
+    for name in ("tokenizer", "config_overrides"):
+        del values[name]
+    values |= {"model_name_or_path": str(tmp_path / "run"), "output_dir": str(tmp_path / "again")}
+    classes = len(ROWS["classification"]) and len({row["label"] for row in ROWS["classification"]})
+    with pytest.raises(RecipeError, match="other sizes than config_overrides asks for"):
+        run_task("classification", values, tmp_path, config_overrides={"type_vocab_size": classes + 1})
+
+
 # Dropout that is off at first
 
 
@@ -660,6 +672,12 @@ def test_inputs_are_as_long_as_the_model_has_positions_behind_padding(values, tm
     AutoTokenizer.from_pretrained(checkpoint, model_max_length=24).save_pretrained(checkpoint)
     shorter = run_encoder_evaluation(checkpoint, rows, use_cpu=True)["truncation"]["validation"]
     assert shorter["truncated_tokens"] > scored["truncation"]["validation"]["truncated_tokens"]
+    # What is trained may be as long as the model can take.
+    for name in ("model_type", "tokenizer", "config_overrides"):
+        values.pop(name, None)
+    values |= {"model_name_or_path": checkpoint, "output_dir": str(tmp_path / "longer")}
+    longer = run_task("classification", values, tmp_path, max_source_length=most)
+    assert longer["truncation"]["validation"] == trained["truncation"]["validation"]
 
 
 def test_the_command_scores_encoders(values, tmp_path, monkeypatch):

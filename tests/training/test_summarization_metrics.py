@@ -99,6 +99,12 @@ def test_other_scripts_than_latin_are_scored(summary, half):
         assert settings["tokenizer"] == settings["rougeSU4"]["tokenizer"] == "hier_models.inspection.copying.words_of"
 
 
+def test_signs_of_vowels_count():
+    for texts in (("राम की किताब।", "राम का कातिब।"), ("படம் பாடு", "பாடம் படி")):
+        scores, _ = score_documents([texts[0]], [texts[1]])
+        assert all(score < 67 for [score] in scores.values())
+
+
 @pytest.mark.parametrize("summary", [SUMMARIES[0], "Die Brücke über die Maß bleibt für Wochen gesperrt.", "3 - 4."])
 def test_latin_script_is_scored_as_in_the_papers(summary):
     for references in ([summary], [[summary, f"{SUMMARIES[1]} Москва."]]):

@@ -997,7 +997,7 @@ def test_evaluation_keeps_the_order_and_counts(tiny_model, processor, tmp_path):
 def test_t5_is_trained_and_scored_with_the_prefix_and_settings_that_its_pipeline_has(values, tokenizer, tmp_path):
     sizes = {"d_model": 32, "d_kv": 16, "d_ff": 32, "num_layers": 1, "num_heads": 2}
     ids = {"pad_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 1}
-    task = {"prefix": "summarize: ", "num_beams": 2, "max_length": 9, "min_length": 7}
+    task = {"prefix": "summarize: ", "num_beams": 2, "max_length": 26, "min_length": 24}
     config = T5Config(vocab_size=len(tokenizer), **sizes, **ids, task_specific_params={"summarization": task})
     torch.manual_seed(0)
     model = T5ForConditionalGeneration(config)
@@ -1019,7 +1019,8 @@ def test_t5_is_trained_and_scored_with_the_prefix_and_settings_that_its_pipeline
     summarize = pipeline("summarization", model=str(tmp_path / "run"), device="cpu")
     made = summarize(turns=turns, truncation=True, max_source_length=60)
     assert [row["summary"] for row in rows] == [summary["summary_text"].strip() for summary in made]
-    assert results["evaluation"]["generation"].items() >= {"num_beams": 2, "max_length": 9, "min_length": 7}.items()
+    assert results["evaluation"]["generation"].items() >= {"num_beams": 2, "max_length": 26, "min_length": 24}.items()
+    assert recipe.training.generation_max_length == 26  # `generate` alone stops after 20 tokens
 
 
 def test_evaluation_writes_whole_summaries_where_nobody_says_how_long(tiny_model, processor, bart, tokenizer):
@@ -1034,6 +1035,10 @@ def test_evaluation_writes_whole_summaries_where_nobody_says_how_long(tiny_model
     for given in ({"max_length": 9}, {"max_new_tokens": 8}):
         results = run_evaluation(tiny_model, processor, documents, **given)
         assert results["gen_len"] == 9
+    # A length of the call or the generation config stands for that of the task, in whichever terms.
+    tiny_model.config.task_specific_params = {"summarization": {"max_new_tokens": 40}}
+    assert run_evaluation(tiny_model, processor, documents, max_length=9)["gen_len"] == 9
+    assert run_evaluation(tiny_model, processor, documents)["gen_len"] == 41
     tiny_model.generation_config.max_length = 7
     assert run_evaluation(tiny_model, processor, documents)["gen_len"] == 7
 

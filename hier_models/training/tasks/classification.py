@@ -68,7 +68,7 @@ class ClassificationTask(EncoderTask):
 
     def load_model_and_processor(self) -> tuple[PreTrainedModel, Processor]:
         model, processor = super().load_model_and_processor()
-        if self.loading["resized_weights"]:
+        if any(not name.startswith(f"{model.base_model_prefix}.") for name in self.loading["resized_weights"]):
             number = len(self._classes)
             logger.warning("model: the checkpoint has another number of classes than %d, so its head is new", number)
         return model, processor

@@ -15,7 +15,7 @@ from ...data.cache_fingerprint import Versioned
 from ...data.columns import RowFormat
 from ...data.loading import load_rows
 from ...data.tokenizing import cut_texts, plain_tokenizer
-from ...models.text_inputs import longest_text
+from ...models.text_inputs import NO_LIMIT, longest_text
 from ..arguments import Recipe, RecipeError
 from ..callbacks import DropoutSchedule
 from ..evaluation import prediction_rows, write_json_lines
@@ -104,6 +104,8 @@ class EncoderTask(Task):
     def load_model_and_processor(self) -> tuple[PreTrainedModel, Processor]:
         model, processor = super().load_model_and_processor()
         length = self.recipe.data.max_source_length
+        if positions(model.config, "encoder") is not None:
+            plain_tokenizer(processor).model_max_length = NO_LIMIT  # the model's own counts
         if (most := usable_positions(model, processor)) is not None:
             if length > most:
                 raise RecipeError(f"data: max_source_length is {length}, but the model takes {most} tokens at most")

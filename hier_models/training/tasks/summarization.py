@@ -85,9 +85,11 @@ class SummarizationTask(WritingTask):
         self._prefix = _prefix(model)
         warn_if_endless(processor)
         self._prepare_importance(model, processor)
-        most = default_max_new_tokens(model, **_generation_of_task(model))
-        if most is not None and self.recipe.training.generation_max_length is None:
-            self.recipe.training.generation_max_length = most + 1  # with the decoder's start token
+        if self.recipe.training.generation_max_length is None:
+            own = _generation_of_task(model)
+            most = own.get("max_new_tokens") or default_max_new_tokens(model, **own)
+            # With the decoder's start token.
+            self.recipe.training.generation_max_length = own.get("max_length") if most is None else most + 1
         return model, processor
 
     def train_dataset(self, model: PreTrainedModel, processor: Processor) -> Dataset | IterableDataset:
@@ -260,7 +262,7 @@ def run_evaluation(
         raise ValueError(f"importance is for pooling='importance', and {type(model).__name__} has {pooling=}")
     documents = all_rows(dataset)
     references = references_of(documents)
-    of_task = _generation_of_task(model)
+    of_task = _generation_of_task(model, *generate_kwargs)
     most = default_max_new_tokens(model, **{**of_task, **generate_kwargs})
     if training_args is not None and training_args.generation_max_length is not None:
         generate_kwargs = {"max_length": training_args.generation_max_length, **generate_kwargs}
@@ -325,10 +327,13 @@ def _prefix(model: PreTrainedModel) -> str:
     return own or getattr(model.config, "prefix", None) or ""
 
 
-def _generation_of_task(model: PreTrainedModel) -> dict[str, Any]:
-    """What the model's config says of generation, for this task, and its generation config leaves open."""
+def _generation_of_task(model: PreTrainedModel, *asked: str) -> dict[str, Any]:
+    """What the model's config says of generation for this task, and neither its generation config nor the caller."""
     params = task_params(model.config, "summarization")
-    others = {*SummarizationPipeline.task_settings, *model.generation_config.to_diff_dict()}
+    others = {*SummarizationPipeline.task_settings, *asked, *model.generation_config.to_diff_dict()}
+    for kind in ("max", "min"):  # of a length, which has two names
+        names = {f"{kind}_length", f"{kind}_new_tokens"}
+        others |= names if names & others else set()
     return {name: value for name, value in params.items() if name not in others}
 
 
