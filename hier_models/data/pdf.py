@@ -32,7 +32,7 @@ _NUMBERED = (
 _NUMBER = re.compile(rf"\b(?:{_NUMBERED}) \d+|(?<!\d)\d{{1,6}}(?!\d)")
 _HYPHENS = ("-", "\u00ad", "\u2010", "\ufffe", "\x02")  # the last two are what pdfium makes of one at a line's end
 # Behind a hyphen that stands for a word.
-_AND = ("und", "oder", "bzw", "and", "or", "to", "et", "ou")
+_AND = ("und", "oder", "bzw", "and", "or", "to", "et", "ou")  # typos: ignore
 _BOLD = re.compile(r"bold|black|heavy|demi|medi\b|cmbx|[-,]bd", re.IGNORECASE)
 _PAGE_NUMBER = re.compile(
     r"\W*(?:page |p\. ?|seite |s\. ?)?(?:#|[ivxlc]{1,7})(?: ?(?:of|/|von|\|) ?#)?\W*", re.IGNORECASE

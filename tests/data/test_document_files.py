@@ -255,10 +255,7 @@ def test_hyphens_that_stand_for_a_word(pdf):
     assert text_of(document) == "The Kinder- und Jugendhilfe knows pre- and post-war rivers, and color as a color."
     assert document.left_out["line_end_hyphens"] == 1
     lines = ["This how-to guide and that how-", "to guide tell of an AND-", "OR gate of x-", "y."]
-    assert (
-        text_of(pdf(column(lines)))
-        == "This how-to guide and that how-to guide tell of an AND-OR gate of xy."
-    )
+    assert text_of(pdf(column(lines))) == "This how-to guide and that how-to guide tell of an AND-OR gate of xy."
 
 
 def test_stamp_in_the_margin(pdf):
