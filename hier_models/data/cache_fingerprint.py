@@ -25,6 +25,12 @@ class Versioned:
     """
 
     def __init__(self, function: Callable[..., dict[str, Any]]) -> None:
+        parts = (*getattr(function, "args", ()), *getattr(function, "__dict__", {}).values())
+        for part in (*parts, *getattr(function, "keywords", {}).values()):
+            backend = getattr(getattr(part, "tokenizer", part), "backend_tokenizer", None)
+            if backend is not None:  # traces of its last call, each of which sets both anew
+                backend.no_truncation()
+                backend.no_padding()
         self._function = function
         self._version = source_version()
 
