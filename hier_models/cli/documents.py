@@ -182,7 +182,7 @@ def open_documents(
             if name == STDIN:
                 if sys.stdin.isatty() and not inputs:
                     raise MistakeError("INPUT: nothing to read; give files, a folder, or text on standard input")
-                path = _save(sys.stdin.buffer.read(), Path(stack.enter_context(tempfile.TemporaryDirectory())))
+                path = _save(sys.stdin.buffer.read(), stack)
                 names[str(path)] = STDIN_NAME
             elif not name:
                 raise MistakeError("INPUT: an empty string names nothing; for this folder, give '.'")
@@ -194,14 +194,13 @@ def open_documents(
                     hint = "; a text comes in a file, or on standard input" if is_long or " " in name else ""
                     raise MistakeError(f"INPUT: there is no file or folder {called}{hint}")
                 if path.is_fifo():  # <(command)
-                    folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-                    path = _save(path.read_bytes(), folder, path.suffix)
+                    path = _save(path.read_bytes(), stack, path.suffix)
                     names[str(path)] = name
             paths.append(path)
         yield Documents(paths, text_column, set_aside, names, phrases_column=phrases_column)
 
 
-def _save(content: bytes, folder: Path, ending: str = "") -> Path:
+def _save(content: bytes, stack: ExitStack, ending: str = "") -> Path:
     """Keep what is no file, under a name with an ending that tells what it is."""
     from ..data.document_files import kind_of
     from ..data.record_readers import DOCUMENT_SUFFIXES
@@ -210,6 +209,6 @@ def _save(content: bytes, folder: Path, ending: str = "") -> Path:
     begins = re.match(rb'(\[)?\s*\{\s*["}]', content.removeprefix(codecs.BOM_UTF8).lstrip())
     kind = kind_of(content)
     told = (".json" if begins[1] else ".jsonl") if begins else kind if kind in DOCUMENT_SUFFIXES else ""
-    path = folder / f"stdin{ending or told}"
+    path = Path(stack.enter_context(tempfile.TemporaryDirectory())) / f"stdin{ending or told}"
     path.write_bytes(content)
     return path

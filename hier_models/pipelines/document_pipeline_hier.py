@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, cast
 
 import torch
@@ -21,7 +22,7 @@ logger = logging.get_logger(__name__)
 
 # Without a length of its own, `generate` stops after 20 tokens, in the middle of nearly every text.
 DEFAULT_MAX_NEW_TOKENS = 256
-LENGTHS = tuple(f"{kind}_{of}" for kind in ("max", "min") for of in ("length", "new_tokens"))
+LENGTH_NAMES = (("max_length", "max_new_tokens"), ("min_length", "min_new_tokens"))  # whole, and without a prompt
 NO_LIMIT = 10**9  # a tokenizer without a limit says so with a huge number
 
 # What a processor counts of a document; not every one tells sentences apart, or knows phrases.
@@ -201,8 +202,7 @@ class DocumentPipeline(HierPipeline):
             return_tensors = not return_text
         of_results |= given(return_tensors=return_tensors, clean_up_tokenization_spaces=clean_up_tokenization_spaces)
         # A length of the call stands in the place of one that the pipeline was made with, in whichever terms.
-        for kind in ("max", "min"):
-            total, new = f"{kind}_length", f"{kind}_new_tokens"
+        for total, new in LENGTH_NAMES:
             if (total in kwargs) != (new in kwargs):
                 kwargs[new if total in kwargs else total] = None
         return of_documents, kwargs, of_results
@@ -310,7 +310,7 @@ class DocumentPipeline(HierPipeline):
         """Say once what the user may not expect."""
 
     def _prefix(self, languages: Languages = (None, None)) -> str:
-        return self._task_params(languages).get("prefix") or getattr(self.model.config, "prefix", None) or ""
+        return prefix_of(self.model.config, *self._task_names(languages))
 
     def _generation_config(
         self, generate_kwargs: dict[str, Any], examples: list[Example]
@@ -335,8 +335,7 @@ class DocumentPipeline(HierPipeline):
         prompt = kwargs.get("decoder_input_ids")
         prompt_length = 1 if prompt is None else prompt.shape[-1]
         decoder_limit = self._positions("decoder")
-        for kind in ("max", "min"):
-            total, new = f"{kind}_length", f"{kind}_new_tokens"
+        for total, new in LENGTH_NAMES:
             length = kwargs.pop(total, None)
             if (new_tokens := kwargs.pop(new, None)) is not None:
                 length = new_tokens + prompt_length
@@ -345,7 +344,7 @@ class DocumentPipeline(HierPipeline):
                 kwargs[new if in_new_tokens else total] = length - prompt_length if in_new_tokens else length
         other_kwargs = generation_config.update(**kwargs)
         # As `generate` does later, but for lengths, of which there are two kinds.
-        models = {name: value for name, value in models_own.to_dict().items() if name not in LENGTHS}
+        models = {name: value for name, value in models_own.to_dict().items() if name not in chain(*LENGTH_NAMES)}
         generation_config.update(**models, defaults_only=True)
         if generation_config.max_length is None and generation_config.max_new_tokens is None:
             default = self._default_new_tokens(examples) + prompt_length
@@ -362,6 +361,11 @@ class DocumentPipeline(HierPipeline):
                 f"(`max_length={max_length}`)."
             )
         return generation_config, other_kwargs
+
+
+def prefix_of(config: Any, *tasks: str) -> str:
+    """What stands before a text that the model sees no structure of, such as T5's "summarize: "."""
+    return task_params(config, *tasks).get("prefix") or getattr(config, "prefix", None) or ""
 
 
 def task_params(config: Any, *tasks: str) -> dict[str, Any]:

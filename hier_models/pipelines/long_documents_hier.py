@@ -16,7 +16,7 @@ from .chunking_hier import sentence_spans
 from .common_words_hier import COMMON_WORDS
 from .copied_words_hier import token_ends
 from .document_pipeline_hier import Example, as_text
-from .sources_hier import summary_spans
+from .sources_hier import letters_before, summary_spans
 
 
 logger = logging.get_logger(__name__)  # of queries
@@ -184,24 +184,20 @@ def page_of(
         tokens = [token for token in ids if token not in special]
         decoded = tokenizer.decode(tokens)
         text = written(decoded)
-        if _letters(text) != _letters(decoded):  # a capital of another length
-            text = decoded
+        letters, letters_decoded = letters_before(text), letters_before(decoded)
+        if letters[-1] != letters_decoded[-1]:  # a capital of another length
+            text, letters = decoded, letters_decoded
         spans = summary_spans(text, processor)
         if len(spans) > 1 and not text[: spans[-1][1]].rstrip(CLOSING).endswith(ENDS):
             spans.pop()
-        until = [_letters(decoded[:end]) for end in token_ends(tokenizer, tokens, decoded, {})]
-        ends = [bisect_left(until, _letters(text[:end])) + 1 for _, end in spans]
+        until = [letters_decoded[end] for end in token_ends(tokenizer, tokens, decoded, {})]
+        ends = [bisect_left(until, letters[end]) + 1 for _, end in spans]
         for start, end in pairwise([0, *ends]):
             sentence = tuple(tokens[start:end])
             if len(sentence) < LEAST_REPEATED or sentence not in seen:
                 page += sentence
             seen.add(sentence)
     return page
-
-
-def _letters(text: str) -> int:
-    """How many signs a text has that are no spaces."""
-    return len("".join(text.split()))
 
 
 def central_sentences(

@@ -4,13 +4,14 @@ import copy
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import torch
 from transformers import GenerationConfig
 from transformers.utils import logging
 
-from .document_pipeline_hier import HierPipeline, check_generates, check_integers, flat, given, stream
+from .document_pipeline_hier import LENGTH_NAMES, HierPipeline, check_generates, check_integers, flat, given, stream
 
 
 logger = logging.get_logger(__name__)
@@ -20,7 +21,6 @@ FORM = ("rhyme", "tones")
 # How several candidates are drawn.
 SAMPLING = {"do_sample": True, "num_beams": 1, "top_p": 0.9, "temperature": 0.7}
 # Settings of `generate` that are not the user's to make: the length of a line says how long it gets.
-_LENGTHS = ("max_length", "max_new_tokens", "min_length", "min_new_tokens")
 _BETWEEN_KEYWORDS = re.compile("[\\s,;、，；]+")  # Chinese marks too
 _LETTERS = re.compile("[A-Za-z]+")
 LATIN = "Keywords are Chinese words: Latin letters of the text have no influence on the poem."
@@ -126,7 +126,7 @@ class PoemGenerationPipeline(HierPipeline):
         **generate_kwargs: Any,
     ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
         for name in generate_kwargs:
-            if name in _LENGTHS:
+            if name in chain(*LENGTH_NAMES):
                 raise ValueError(f"`{name}` does not go with poems: `length` (5 or 7) says how long a line gets.")
             if name == "num_return_sequences":
                 raise ValueError("`num_return_sequences` does not go with poems: `num_candidates` is their number.")

@@ -103,7 +103,7 @@ def shares_of_sentences(
     decoding: dict[str, Any],
 ) -> list[list[float]]:
     """Average what is known of a summary's tokens over its sentences."""
-    letters_of_summary, letters = _letters(summary), _letters(decoded)
+    letters_of_summary, letters = letters_before(summary), letters_before(decoded)
     ends = [letters_of_summary[end] for _, end in spans]
     shares = shares.cpu()
     sums, counts = torch.zeros(len(spans), shares.shape[1]), torch.zeros(len(spans), 1)
@@ -250,7 +250,7 @@ def _parts(name: str, value: Any, text: str) -> Iterator[Span]:
         first = last
 
 
-def _letters(text: str) -> list[int]:
+def letters_before(text: str) -> list[int]:
     """How many signs that are no space stand before each place of a text, its end included."""
     return list(itertools.accumulate((not sign.isspace() for sign in text), initial=0))
 

@@ -146,7 +146,7 @@ class SummaryRules(DocumentPipeline):
         words = COMMON_WORDS if common_words is None else common_words
         key = (words,) if isinstance(words, str) else tuple(words)
         if key not in self._word_pieces:
-            self._word_pieces = {key: WordPieces(self.tokenizer, words if isinstance(words, str) else key)}
+            self._word_pieces = {key: WordPieces(self.tokenizer, words)}
         texts = [as_text(*example.source[:2], replace=True) for example in examples]
         if words is COMMON_WORDS and not all(map(is_english, texts)):
             self._say_once(

@@ -25,7 +25,7 @@ from ...metrics import (
     reference_free_scores,
 )
 from ...metrics.document_scores import means
-from ...pipelines.document_pipeline_hier import task_params
+from ...pipelines.document_pipeline_hier import LENGTH_NAMES, prefix_of, task_params
 from ...pipelines.importance_tagger_hier import load_importance_tagger
 from ...pipelines.summarization_hier import SummarizationPipeline
 from .. import key_phrases
@@ -82,7 +82,7 @@ class SummarizationTask(WritingTask):
         if self.recipe.data.query_column is not None:
             remember_task(model.config, "summarization", reads_query=True)
         self._prepare_long_documents(model)
-        self._prefix = _prefix(model)
+        self._prefix = prefix_of(model.config, "summarization")
         warn_if_endless(processor)
         self._prepare_importance(model, processor)
         if self.recipe.training.generation_max_length is None:
@@ -273,7 +273,7 @@ def run_evaluation(
     report = TruncationReport()
     sources = documents if importance == "oracle" or max_target_length else documents.remove_columns("summary")
     options: dict[str, Any] = {"importance": importance, "num_proc": num_proc, "report": report}
-    options["prefix"] = _prefix(model)
+    options["prefix"] = prefix_of(model.config, "summarization")
     own = task_params(model.config, "summarization")
     options["max_source_length"] = (
         max_source_length or own.get("max_source_length") or longest_source(model.config, tokenizer)
@@ -321,18 +321,11 @@ def run_evaluation(
     return results
 
 
-def _prefix(model: PreTrainedModel) -> str:
-    """What the pipeline puts before a text that the model sees no structure of."""
-    own = task_params(model.config, "summarization").get("prefix")
-    return own or getattr(model.config, "prefix", None) or ""
-
-
 def _generation_of_task(model: PreTrainedModel, *asked: str) -> dict[str, Any]:
     """What the model's config says of generation for this task, and neither its generation config nor the caller."""
     params = task_params(model.config, "summarization")
     others = {*SummarizationPipeline.task_settings, *asked, *model.generation_config.to_diff_dict()}
-    for kind in ("max", "min"):  # of a length, which has two names
-        names = {f"{kind}_length", f"{kind}_new_tokens"}
+    for names in map(set, LENGTH_NAMES):
         others |= names if names & others else set()
     return {name: value for name, value in params.items() if name not in others}
 
