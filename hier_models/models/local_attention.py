@@ -250,12 +250,17 @@ class _Blocks(NamedTuple):
         end = self.first_key + (self.count - 1) * self.size + self.keys
         return states[:, self.first_key : end].unfold(1, self.keys, self.size).permute(1, 0, 3, 2)
 
+    @property
+    def corners(self) -> tuple[int, int]:
+        """The key behind the first ones that some queries do not see, and the first of such at the end."""
+        offset = self.first_query - self.first_key
+        return max(0, self.size - 1 + offset - self.half), min(offset + self.half + 1, self.keys)
+
     def hide(self, scores: torch.Tensor) -> torch.Tensor:
         """Take what lies outside of the band from (…, queries, keys): two triangles, in corners."""
-        offset, half = self.first_query - self.first_key, self.half
-        left, right = self.size - 1 + offset - half, offset + half + 1
+        left, right = self.corners
         if left > 0:
-            scores[..., :left] += scores.new_full((self.size, left), -torch.inf).tril_(offset - half - 1)
+            scores[..., :left] += scores.new_full((self.size, left), -torch.inf).tril_(left - self.size)
         if right < self.keys:
             scores[..., right:] += scores.new_full((self.size, self.keys - right), -torch.inf).triu_()
         return scores
@@ -294,8 +299,8 @@ class _Flash:
         """What to add to scores, (1, 1, queries, keys), or `None` if every query sees every key."""
         kind = (blocks.first_key - blocks.first_query, blocks.size, blocks.keys)
         if kind not in self.masks:
-            mask = blocks.hide(torch.zeros(1, 1, blocks.size, blocks.keys, dtype=dtype))
-            self.masks[kind] = mask if mask.any() else None
+            hides = blocks.corners != (0, blocks.keys)
+            self.masks[kind] = blocks.hide(torch.zeros(1, 1, blocks.size, blocks.keys, dtype=dtype)) if hides else None
         return self.masks[kind]
 
     def attend(self, blocks: _Blocks, *states: torch.Tensor) -> tuple[torch.Tensor, ...]:
