@@ -1,7 +1,7 @@
 """Summarize with the model in the box, see what its summaries rest on, fine-tune it on real papers, score it.
 
     make demo                                   # under 6 minutes on two cores
-    python examples/demo.py --smoke             # the same with hardly any training, in a minute
+    python examples/demo.py --smoke             # the same with hardly any training, of few words, in a minute
 
 The model is `mini`, which comes with the package (model_cards/mini.md). The papers are those of the Python package
 aclsum (Takeshita et al., 2024: ACLSum: A New Dataset for Aspect-based Summarization of Scientific Publications; MIT
@@ -17,7 +17,7 @@ import textwrap
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 
 # Before the libraries of Hugging Face are imported: nothing here needs their Hub.
@@ -48,8 +48,21 @@ from hier_models.training import has_fast_bfloat16, run_evaluation
 SEED = 42
 SHOWN = "2020.acl-main.547"  # the paper that is summarized
 MAX_SOURCE_LENGTH = 512  # tokens to train on and to score with: of longer papers, what is central to them
-MAX_TARGET_LENGTH = 256
+MAX_TARGET_LENGTH = 256  # tokens of an abstract to train on
 ROUGE_NAMES = ("rouge1", "rouge2", "rougeLsum")
+
+
+class Effort(NamedTuple):
+    """How much is trained and scored."""
+
+    papers: int = 12  # to score with
+    steps: int = 60
+    batch_size: int = 8
+    least: int = 100  # tokens of an abstract that is scored
+    most: int = 256
+
+
+SMOKE = Effort(papers=2, steps=2, batch_size=2, least=32, most=64)
 DIALOGUE = [
     {"role": "Ann", "content": "Good morning. The heating in the reading room has been off since Friday."},
     {"role": "Bob", "content": "I know. The boiler lost pressure, and the part that we need comes on Wednesday."},
@@ -79,21 +92,19 @@ def without_gaps(sentences: Iterable[str]) -> str:
     return re.sub(r"([(\[]) ", r"\1", text).replace(" n't", "n't").replace(" 's", "'s")
 
 
-def fine_tune(
-    model: PreTrainedModel, processor: Any, papers: Dataset, output_dir: Path, steps: int, batch_size: int
-) -> None:
+def fine_tune(model: PreTrainedModel, processor: Any, papers: Dataset, output_dir: Path, effort: Effort) -> None:
     """Train with the stock Trainer; nothing here is special to our models but the collator."""
     on_gpu = torch.cuda.is_available()
     trainer = Seq2SeqTrainer(
         model=model,
         args=Seq2SeqTrainingArguments(
             output_dir=output_dir,
-            max_steps=steps,
-            per_device_train_batch_size=batch_size,
+            max_steps=effort.steps,
+            per_device_train_batch_size=effort.batch_size,
             learning_rate=2e-4,
             warmup_steps=2,
             bf16=has_fast_bfloat16(),
-            logging_steps=max(steps // 4, 1),
+            logging_steps=max(effort.steps // 4, 1),
             save_strategy="no",
             report_to="none",
             seed=SEED,
@@ -114,14 +125,14 @@ def fine_tune(
     trainer.accelerator.unwrap_model(model, keep_fp32_wrapper=False)
 
 
-def load(**config: Any) -> tuple[PreTrainedModel, Any]:
+def load(effort: Effort, **config: Any) -> tuple[PreTrainedModel, Any]:
     """mini, or mini with another configuration, to be trained on; its summaries are to be as long as abstracts."""
     model = AutoModelForSeq2SeqLM.from_pretrained(MINI, **config)
     processor = AutoProcessor.from_pretrained(MINI)
     model.generation_config.update(
         forced_bos_token_id=processor.tokenizer.convert_tokens_to_ids("[long]"),
-        max_new_tokens=MAX_TARGET_LENGTH,
-        min_new_tokens=100,
+        max_new_tokens=effort.most,
+        min_new_tokens=effort.least,
     )
     return model, processor
 
@@ -144,18 +155,9 @@ def step(text: str) -> None:
     print(f"\n== {text}", flush=True)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Summarize with mini, fine-tune it on papers, score it.")
-    parser.add_argument("--smoke", action="store_true", help="hardly any training: shows that everything runs")
-    parser.add_argument("--output-dir", type=Path, default=Path("outputs/demo"), help="default: %(default)s")
-    options = parser.parse_args()
-    output_dir, (number, steps, batch_size) = options.output_dir, (2, 2, 2) if options.smoke else (12, 60, 8)
-    output_dir.mkdir(parents=True, exist_ok=True)
-    disable_progress_bars()  # those of datasets, which are done in a moment
-    begun = time.perf_counter()
-
-    papers, unseen = load_papers(output_dir)
-    paper = next(paper for paper in unseen if paper["id"] == SHOWN)
+def show(papers: Dataset, output_dir: Path) -> list[Path]:
+    """Summarize a paper and a dialogue with mini; return the files that show where it looked."""
+    paper = next(paper for paper in papers if paper["id"] == SHOWN)
     title = next(paper.title for paper in ACLSum("val") if paper.id == SHOWN)
     summarize = pipeline("summarization")
     step(f"A paper that mini has not seen: {title}")
@@ -167,15 +169,18 @@ def main() -> None:
             best = sentence["sources"][0]
             print(wrapped(f"[{number_of}] rests most ({best['weight']:.0%}) on: {best['text']}", "      "))
     attention = hierarchical_attention(summarize.model, summarize.processor, text=paper["text"], title=title)
-    heatmap = attention.save_png(output_dir / "heatmap.png")
-    page = attention.save_html(output_dir / "heatmap.html")
+    files = [attention.save_png(output_dir / "heatmap.png"), attention.save_html(output_dir / "heatmap.html")]
 
     step("A dialogue")
     print("\n".join(f"{turn['role']}: {turn['content']}" for turn in DIALOGUE))
     print(f"\n{wrapped(summarize(DIALOGUE)[0]['summary_text'], '  ')}")
+    return files
 
-    to_score = unseen.select(range(number))
-    words = sum(len(text.split()) for text in to_score["summary"]) // number
+
+def compare(papers: Dataset, unseen: Dataset, output_dir: Path, effort: Effort) -> Path:
+    """Train, and score what all systems write; return the checkpoint."""
+    to_score = unseen.select(range(effort.papers))
+    words = sum(len(text.split()) for text in to_score["summary"]) // effort.papers
     rows = [["", "ROUGE-1", "ROUGE-2", "ROUGE-Lsum"]]
 
     def score(name: str, written: list[str]) -> None:
@@ -197,18 +202,33 @@ def main() -> None:
     for method in ("lead", "lexrank"):
         summarizer = ExtractiveSummarizer(method, max_words=words)
         score(method, [summarizer(text=text) for text in to_score["text"]])
-    step(f"mini writes abstracts of {number} papers, before")
-    model, processor = load()
+    step(f"mini writes abstracts of {effort.papers} papers, before")
+    model, processor = load(effort)
     evaluate("mini", model, processor)
     for name, config in (("twin without hierarchy", {"hierarchical_layers": 0}), ("mini, fine-tuned", {})):
-        step(f"{name}: {steps} steps on {len(papers)} papers")
+        step(f"{name}: {effort.steps} steps on {len(papers)} papers")
         set_seed(SEED)
-        model, processor = load(**config)
-        fine_tune(model, processor, papers, output_dir, steps, batch_size)
+        model, processor = load(effort, **config)
+        fine_tune(model, processor, papers, output_dir, effort)
         evaluate(name, model, processor)
     checkpoint = export(model, processor, output_dir / "model")
     print(f"\n{table(rows)}")
     print(f"F1 in percent, stemmed; lead and lexrank choose {words} words, as many as abstracts have on average.")
+    return checkpoint
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Summarize with mini, fine-tune it on papers, score it.")
+    parser.add_argument("--smoke", action="store_true", help="hardly any training: shows that everything runs")
+    parser.add_argument("--output-dir", type=Path, default=Path("outputs/demo"), help="default: %(default)s")
+    options = parser.parse_args()
+    output_dir = options.output_dir
+    output_dir.mkdir(parents=True, exist_ok=True)
+    disable_progress_bars()  # those of datasets, which are done in a moment
+    begun = time.perf_counter()
+    papers, unseen = load_papers(output_dir)
+    heatmap, page = show(unseen, output_dir)
+    checkpoint = compare(papers, unseen, output_dir, SMOKE if options.smoke else Effort())
     print(f"checkpoint  {checkpoint}\nheatmap     {heatmap}\n            {page} (hover to read the sentences)")
     print(f"all of it   {time.perf_counter() - begun:.0f} s")
 

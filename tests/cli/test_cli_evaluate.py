@@ -106,7 +106,11 @@ def test_evaluate_scores_what_mini_writes_for_users() -> None:
     """In the words of the document, of what is central to it, and in pages."""
     text = (Path(__file__).parents[2] / "docs" / "ferry.txt").read_text()
     write_jsonl("data.jsonl", [{"text": text * 3, "summary": "A ferry."}, {"text": text[:400], "summary": "A ferry."}])
-    for options in ([], ["--length", "long"], ["--cut", "--max-source-length", "60", "--max-length", "40"]):
+    for options in (
+        ["--max-length", "24"],
+        ["--length", "long", "--num-beams", "1", "--max-length", "96"],  # four paragraphs of 24 tokens at most
+        ["--cut", "--max-source-length", "60", "--max-length", "24"],
+    ):
         run("evaluate", "data.jsonl", "--predictions", "p.jsonl", *options)
         run("summarize", "data.jsonl", "-o", "out.jsonl", *options)
         written = [[row["summary"] for row in jsonl(Path(name).read_text())] for name in ("p.jsonl", "out.jsonl")]

@@ -255,6 +255,9 @@ def test_limits_of_queue_and_time(model: str):
     options = ("--queue", "1", "--batch-wait", "60000", "--timeout", "3", "--max-bytes", "2000")
     with serving(model, *options) as server:
         assert server.ask(text="a" * 2000).status_code == 413
+        slow: list[bytes] = []
+        long = json.dumps({"text": "Four." * 300}).encode()
+        visitors = Visitors(1, lambda _: slow.append(server.send_slowly(long, pause=0.5)))
         # It waits for others, who do not come.
         late = server.ask("/summarize", text="One.")
         assert late.status_code == 503
@@ -273,8 +276,8 @@ def test_limits_of_queue_and_time(model: str):
                 assert int(full.headers["Retry-After"]) >= 1
                 assert "as many as may" in full.json()["detail"]
             until(lambda: server.metric("hier_models_waiting") == 0)
-        slow = server.send_slowly(json.dumps({"text": "Four." * 300}).encode(), pause=0.5)
-        assert slow.startswith(b"HTTP/1.1 408 ")
+        visitors.finish(60)
+        assert slow[0].startswith(b"HTTP/1.1 408 ")
         assert server.metric("hier_models_batch_size_count") == 0  # nothing was written for nobody
 
 
