@@ -1,5 +1,7 @@
 """Recipe files: what they say, with what the command line changes, as a `Recipe`; and their variants."""
 
+import copy
+import functools
 import json
 import os
 import re
@@ -87,6 +89,12 @@ class _RecipeParser(HfArgumentParser):
             raise RecipeError(str(error)) from error
 
 
+@functools.cache
+def _parser(*sections: tuple[str, type]) -> _RecipeParser:
+    """The parser of some sections, which takes longer to make than recipes to read."""
+    return _RecipeParser(dict(sections))
+
+
 def load_recipe(
     path: str | os.PathLike[str] | None = None,
     overrides: Overrides = (),
@@ -127,7 +135,7 @@ def load_recipe(
     task = _task(content, overrides)
     options = task_class(task).arguments
     sections = {**SECTIONS, **({} if options is None else {task: options})}
-    parser = _RecipeParser(sections)
+    parser = _parser(*sections.items())
     values = _values_of_content(content, str(path), parser)
     if isinstance(overrides, Mapping):
         for name, value in overrides.items():
@@ -248,9 +256,15 @@ def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any
     return merged
 
 
+@functools.lru_cache(maxsize=64)
+def _parsed(text: str) -> Any:
+    """What YAML says; a sweep is read again for each of its variants, and PyYAML is slow."""
+    return yaml.load(text, _UniqueKeys)
+
+
 def _read(path: Path) -> dict[str, Any]:
     try:
-        content = yaml.load(path.read_text(encoding="utf-8"), _UniqueKeys)
+        content = copy.deepcopy(_parsed(path.read_text(encoding="utf-8")))
     except FileNotFoundError as error:
         raise RecipeError(f"no such recipe: {path}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
@@ -262,7 +276,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _task(content: Mapping[str, Any], overrides: Overrides) -> str:
     """The task, which decides what else a recipe can say."""
-    given = overrides if isinstance(overrides, Mapping) else _RecipeParser({"run": RunArguments}).given(overrides)[0]
+    given = overrides if isinstance(overrides, Mapping) else _parser(("run", RunArguments)).given(overrides)[0]
     run = content.get("run")
     return str(given.get("task") or (run.get("task") if isinstance(run, dict) else None) or RunArguments.task)
 

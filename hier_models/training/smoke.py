@@ -43,11 +43,10 @@ POSITIONS, GROWN_POSITIONS = 96, 160
 ENCODER_OFFSET = 2  # Roberta's positions begin after the padding token's
 # Neurons of a block that is wider than the checkpoint's, and a window that both lengths above are multiples of.
 WIDENED, LED_WINDOW = 64, 32
-TARGET_LENGTH, MAX_LENGTH, MIN_LENGTH = 24, 16, 4
+TARGET_LENGTH, MAX_LENGTH, MIN_LENGTH = 24, 8, 4
 WORDS = 100
 # The most of these, and how often something is done, in steps.
 MOST = {
-    "per_device_train_batch_size": 2,
     "per_device_eval_batch_size": 4,
     "gradient_accumulation_steps": 2,
     "dataloader_num_workers": 1,
@@ -98,7 +97,7 @@ def shrink(
     recipe, machine = _on_this_machine(load)
     task = task_class(recipe.run.task)(recipe, folder)
     data, model = task.smoke_data(folder), _model(recipe, task, folder)
-    changes: dict[str, Any] = {**machine, **data, **model, **_lengths(recipe), **_training(recipe)}
+    changes: dict[str, Any] = {**machine, **data, **model, **_lengths(recipe), **_training(recipe, task)}
     if not any(option.split("=")[0] in ("--output_dir", "--output-dir") for option in given):
         changes["output_dir"] = str(folder / "run")
     changes |= task.smoke_changes()
@@ -191,7 +190,10 @@ def _tiny_checkpoint(
     sizes = {**_sizes(family), **ids, **settings, "vocab_size": len(tokenizer)}
     config = AutoConfig.for_model(family, **sizes, **source_length(family, length))
     torch.manual_seed(0)
-    getattr(transformers, auto_class).from_config(config).save_pretrained(folder)
+    model = getattr(transformers, auto_class).from_config(config)
+    if model.can_generate():
+        model.generation_config.max_length = MAX_LENGTH  # which a recipe may leave to the checkpoint
+    model.save_pretrained(folder)
     save_processor(config, tokenizer, folder)
     return folder
 
@@ -238,7 +240,7 @@ def _lengths(recipe: Recipe) -> dict[str, Any]:
     return changes if data.num_proc is None else {**changes, "num_proc": 1}
 
 
-def _training(recipe: Recipe) -> dict[str, Any]:
+def _training(recipe: Recipe, task: Task) -> dict[str, Any]:
     training = recipe.training
     changes: dict[str, Any] = {"report_to": "none", "push_to_hub": False}
     if training.max_steps > 0:
@@ -247,7 +249,8 @@ def _training(recipe: Recipe) -> dict[str, Any]:
         changes["num_train_epochs"] = min(training.num_train_epochs, 2)
     if training.warmup_steps >= 1:  # below, it is a share of the steps
         changes["warmup_steps"] = 1
-    changes |= {name: min(getattr(training, name), most) for name, most in MOST.items()}
+    most = {"per_device_train_batch_size": task.smoke_batch, **MOST}
+    changes |= {name: min(getattr(training, name), number) for name, number in most.items()}
     changes |= {name: steps for name, steps in EVERY.items() if (getattr(training, name) or 0) >= 1}
     if (total := recipe.run.total_train_batch_size) is not None:
         at_once = changes["per_device_train_batch_size"] * max(1, training.n_gpu) * training.world_size

@@ -1,6 +1,7 @@
 """Training runs: everything around the stock Trainer that all tasks share."""
 
 import copy
+import functools
 import logging
 import time
 from collections import Counter
@@ -162,11 +163,17 @@ def run_training(recipe: Recipe, deadline: float | None = None) -> dict[str, Any
         "code": code,
         "data": data,
         "recipe": recipe.as_dict(),
-        "versions": {name: version(name) for name in LIBRARIES},
+        "versions": dict(_versions()),
     }
     if trainer.is_world_process_zero():
         write_json(output_dir / RESULTS_FILE, results)
     return results
+
+
+@functools.cache
+def _versions() -> dict[str, str]:
+    """The versions of the libraries, from files that are read once."""
+    return {name: version(name) for name in LIBRARIES}
 
 
 def _optimizer(recipe: Recipe, model: PreTrainedModel) -> torch.optim.Optimizer | None:

@@ -110,7 +110,9 @@ run_sweep(sys.argv[1], sys.argv[4:])
 
 @pytest.mark.slow
 def test_a_comparison_that_is_killed_gives_the_numbers_of_one_that_is_not(file, content, tmp_path, monkeypatch):
-    alone = run_sweep(file, {"output_dir": str(tmp_path / "alone")})
+    with monkeypatch.context() as patch:
+        patch.setattr(comparison_report, "draw_curves", lambda path, title, curves: path.touch())
+        alone = run_sweep(file, {"output_dir": str(tmp_path / "alone")})
 
     # Killed in the second variant of the first seed, between two checkpoints.
     killed = forks.run(SCRIPT, str(file), "decoder/seed_1", "3")
@@ -383,6 +385,7 @@ def test_a_text_in_several_files_is_no_formula(content, tmp_path, monkeypatch):
         run_sweep(write(tmp_path / "a.yaml", content))
 
 
+@pytest.mark.usefixtures("no_drawing")
 def test_training_documents_that_cannot_be_looked_at_are_not_called_clean(content, tmp_path, monkeypatch):
     """A folder, or a data set of the Hub."""
     monkeypatch.setattr(comparison, "run_training", finish(EQUAL))

@@ -61,10 +61,17 @@ def noting(save):  # these open their files outside of Python
 
 sys.addaudithook(note_opened)
 import safetensors.torch, torch
-torch.save, safetensors.torch.save_file = noting(torch.save), noting(safetensors.torch.save_file)
 from hier_models.data import HierDataCollator
 from hier_models.training import load_recipe, run_training
 
+def replace(save):  # by whichever names it was imported
+    noted = noting(save)
+    for module in list(sys.modules.values()):
+        for name in [name for name, value in vars(module).items() if value is save]:
+            setattr(module, name, noted)
+
+replace(torch.save)
+replace(safetensors.torch.save_file)
 collate, count = HierDataCollator.__call__, 0
 
 def counting(self, features):
@@ -88,6 +95,42 @@ def launch(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [*command, *arguments], cwd=ROOT, env=dict(os.environ), capture_output=True, text=True, timeout=240
     )
+
+
+# The same launcher in a fork; the processes that it starts are forks of it, where it would start Python anew.
+LAUNCHER = """
+import os, signal, subprocess, sys
+from accelerate.commands.launch import main
+from torch.distributed.elastic.multiprocessing.subprocess_handler import SubprocessHandler
+from tests import forks
+
+MODULE = "import runpy, sys\\nrunpy.run_module(sys.argv[0], run_name='__main__', alter_sys=True)"
+
+class Forked(subprocess.Popen):
+    def _execute_child(self, args, executable, preexec_fn, close_fds, pass_fds, cwd, env, *others):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        self.pid, self._child_created = os.fork(), True
+        if self.pid:
+            return
+        os.setsid()
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):  # the launcher's are its own
+            signal.signal(number, signal.SIG_DFL)
+        os.environ.clear()
+        os.environ.update(env)
+        python, unbuffered, *program = args
+        is_module = program[0] == "-m"
+        sys.argv = program[1:] if is_module else ["-c", *program]
+        forks.execute(MODULE if is_module else forks.SCRIPT)
+
+SubprocessHandler._popen = lambda self, args, env: Forked(args, env=env)
+main()
+"""
+
+
+def launch_forks(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Start two processes with the launcher of `launch`, without the seconds for its and their imports."""
+    return forks.run(LAUNCHER, "--config_file", str(CONFIGS / "cpu.yaml"), *arguments, cwd=ROOT)
 
 
 def run_two(
@@ -114,6 +157,10 @@ def run_two(
 
 @pytest.fixture
 def values(tmp_path: Path, tokenizer) -> dict:
+    return nine_documents(tmp_path, tokenizer)
+
+
+def nine_documents(tmp_path: Path, tokenizer) -> dict:
     """A recipe of nine documents: the last step of an epoch has one for two processes and their batches of two."""
     tokenizer.save_pretrained(tmp_path / "tokenizer")
     rows = [
@@ -238,9 +285,8 @@ def test_a_stream_has_the_loss_curve_of_one_process_and_each_file_is_written_onc
     values |= {"streaming": True, "shuffle_buffer": 4, "max_steps": 5, "label_smoothing_factor": 0.1}
     one, two = tmp_path / "one", tmp_path / "two"
     run_training(load_recipe(None, values | {"output_dir": str(one), "gradient_accumulation_steps": 2}))
-    (tmp_path / "script.py").write_text(SCRIPT)  # which must be there before what writes is imported
-    done = launch(str(tmp_path / "script.py"), json.dumps([values | {"output_dir": str(two)}, "", 0]))
-    assert done.returncode == 0, done.stderr
+    for process in run_two(SCRIPT, json.dumps([values | {"output_dir": str(two)}, "", 0])):
+        assert process.returncode == 0, process.stderr
     torch.testing.assert_close(curve(two), curve(one), rtol=0, atol=1e-5)
     assert (two / "predictions.jsonl").read_text() == (one / "predictions.jsonl").read_text()
 
@@ -249,32 +295,39 @@ def test_a_stream_has_the_loss_curve_of_one_process_and_each_file_is_written_onc
     assert second == ["checkpoint-3/rng_state_1.pth", "checkpoint-5/rng_state_1.pth"]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("what", ["fail", "kill"])
-def test_what_stops_one_process_stops_all_and_the_run_goes_on_bit_for_bit(tmp_path, values, what):
+def left_to_end(values: dict, folder: Path) -> str:
+    done = run_two(SCRIPT, json.dumps([values | {"output_dir": str(folder)}, "", 0]))
+    assert all(process.returncode == 0 for process in done), done[0].stderr
+    return done[0].stderr
+
+
+@pytest.fixture(scope="module")
+def left_alone(tmp_path_factory: pytest.TempPathFactory, tokenizer) -> tuple[dict, Path]:
+    """A recipe, and the folder of its run that nothing stopped."""
+    folder = tmp_path_factory.mktemp("left_alone")
+    values = nine_documents(folder, tokenizer)
     values["config_overrides"]["dropout"] = 0.1  # so that the state of the random numbers matters
     values |= {"label_smoothing_factor": 0.1, "num_train_epochs": 3}
+    left_to_end(values, folder / "run")
+    return values, folder / "run"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("what", ["fail", "kill"])
+def test_what_stops_one_process_stops_all_and_the_run_goes_on_bit_for_bit(tmp_path, left_alone, what):
+    (values, left_alone), stopped = left_alone, tmp_path / "stopped"
     (tmp_path / "script.py").write_text(SCRIPT)
-
-    def left_to_end(folder: Path) -> str:
-        done = run_two(SCRIPT, json.dumps([values | {"output_dir": str(folder)}, "", 0]))
-        assert all(process.returncode == 0 for process in done), done[0].stderr
-        return done[0].stderr
-
-    left_alone, stopped = tmp_path / "left_alone", tmp_path / "stopped"
-    left_to_end(left_alone)
-
     begun = time.monotonic()
     # A loader makes batches ahead; three steps lie behind it.
     arguments = json.dumps([values | {"output_dir": str(stopped)}, what, 6])
-    first = launch(str(tmp_path / "script.py"), arguments)
+    first = launch_forks(str(tmp_path / "script.py"), arguments)
     assert first.returncode != 0
     assert time.monotonic() - begun < 120  # gloo alone would wait for half an hour
     assert ("this document cannot be read" in first.stderr) == (what == "fail")
     assert not (stopped / "results.json").exists()
     assert last_complete_checkpoint(stopped, 2) == str(stopped / "checkpoint-3")
 
-    assert f"resuming from {stopped / 'checkpoint-3'}" in left_to_end(stopped)
+    assert f"resuming from {stopped / 'checkpoint-3'}" in left_to_end(values, stopped)
     for folder in ("checkpoint-9", "."):
         expected, found = (load_file(run / folder / "model.safetensors") for run in (left_alone, stopped))
         assert all(torch.equal(found[name], value) for name, value in expected.items())

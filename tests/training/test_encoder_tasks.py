@@ -247,11 +247,16 @@ def test_the_threshold_decides_between_an_answer_and_none(values, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("task", "score"),
-    [("classification", "accuracy"), ("multiple_choice", "accuracy"), ("question_answering", "exact")],
+    ("task", "score", "steps", "batch", "rate"),
+    [
+        ("classification", "accuracy", 300, 4, 2e-3),
+        ("multiple_choice", "accuracy", 120, 4, 3e-3),
+        ("question_answering", "exact", 140, 6, 4e-3),
+    ],
 )
-def test_the_rows_can_be_learned_by_heart(values, tmp_path, task, score):
-    values |= {"max_steps": 300, "learning_rate": 2e-3, "warmup_steps": 30}
+def test_the_rows_can_be_learned_by_heart(values, tmp_path, task, score, steps, batch, rate):
+    values |= {"max_steps": steps, "per_device_train_batch_size": batch, "learning_rate": rate}
+    values["warmup_steps"] = steps // 10
     values["config_overrides"] = {**SIZES, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     assert run_task(task, values, tmp_path)["evaluation"][score] == 100
 
@@ -516,7 +521,7 @@ def test_dropout_holds_after_resuming_in_the_middle_of_either_epoch(values, tmp_
         "num_train_epochs": 3,
         "dropout_free_epochs": 1,
         "save_strategy": "steps",
-        "save_steps": 1,
+        "save_steps": 2,
         "config_overrides": {**SIZES, "hidden_dropout_prob": 0.4, "attention_probs_dropout_prob": 0.4},
     }
 

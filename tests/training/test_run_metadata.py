@@ -33,7 +33,7 @@ from hier_models.training.run_metadata import (
 )
 from tests import forks
 from tests.conftest import DOCUMENTS, SUMMARIES
-from tests.training.test_distributed import launch, run_two
+from tests.training.test_distributed import launch_forks, run_two
 
 
 @pytest.fixture
@@ -129,7 +129,7 @@ def test_several_processes_stop_together(values, tmp_path):
     """At a checkpoint that each of them has finished, before the launcher ends them."""
     options = [option for name, value in values.items() for option in as_options(name, value)]
     arguments = ["train", *options, "--per_device_train_batch_size=1"]
-    stopped = launch("-m", "hier_models.cli", *arguments, "--stop_after_minutes=1e-5")
+    stopped = launch_forks("-m", "hier_models.cli", *arguments, "--stop_after_minutes=1e-5")
     assert "Not finished: the time is up: stopped at step 2 of 4" in stopped.stderr
     assert "exitcode  : 75" in stopped.stderr
     assert last_complete_checkpoint(tmp_path / "run", 2) == str(tmp_path / "run" / "checkpoint-2")

@@ -60,7 +60,7 @@ TRAINING = {
     "per_device_train_batch_size": 1,
     "learning_rate": 1e-2,
     "logging_steps": 1,
-    "save_steps": 1,
+    "save_steps": 3,
     "report_to": "none",
     "disable_tqdm": True,
 }

@@ -59,6 +59,8 @@ class Task(ABC):
     unused: ClassVar[tuple[str, ...]] = ()
     # Whether answers or documents are put together by the order of the rows; see `HierTrainer`.
     in_order: ClassVar[bool] = False
+    # How many examples `--smoke` trains on at a time, at most.
+    smoke_batch: ClassVar[int] = 2
     # What a comparison can compare: `test` writes the statistics of each document (`DocumentScores`) to `SCORES_FILE`.
     document_metrics: ClassVar[tuple[str, ...]] = ()
 

@@ -100,6 +100,7 @@ class PoemGenerationTask(WritingTask):
     unused = (*OF_DOCUMENTS, *OF_SUMMARIES)
     document_metrics = tuple(f"{name}_{length}" for length in LINE_LENGTHS for name in POEM_METRICS)
     table = staticmethod(poem_table)
+    smoke_batch = 16  # lines, of which a poem has several
 
     def __init__(self, recipe: Recipe, output_dir: Path) -> None:
         super().__init__(recipe, output_dir)
