@@ -176,7 +176,8 @@ def test_what_changes_the_order_of_training_mixes_up_no_chunks(values, tmp_path,
     """Chunks are joined to documents by their order."""
     # What is written is what was read, and what is to be written likewise.
     monkeypatch.setattr(HatBartForConditionalGeneration, "generate", lambda self, input_ids, **settings: input_ids)
-    same = [{"source": row["source"], "target": row["source"]} for row in map(document, range(8, 11))]
+    rows = [document(seed, sentences) for seed, sentences in ((8, 3), (9, 7), (10, 2), (11, 6))]
+    same = [{"source": row["source"], "target": row["source"]} for row in rows]
     values |= {"eval_strategy": "steps", "eval_steps": 2, "learning_rate": 0.0, "per_device_eval_batch_size": 2}
     values["validation"] = write(tmp_path / "same.jsonl", same)
     scored = []
