@@ -114,6 +114,8 @@ def main() -> None:
     parser.add_argument("--trials", nargs="+", choices=("lit", "steering"), default=["lit", "steering"])
     given = parser.parse_args()
     steps, seeds = given.steps, 1 if given.quick else given.seeds
+    if given.quick:
+        SIZES["encoder_layers"] = 1  # which is highlighted
 
     if "lit" in given.trials:
         curve: list[dict[str, Any]] = []

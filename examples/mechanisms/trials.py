@@ -29,7 +29,7 @@ def train(
     AdamW after a tenth of warm-up; `groups` are its parameters with rates of their own; `watch` is called with the
     number of each step, from 1, and ends the training when it is True.
     """
-    optimizer = torch.optim.AdamW(groups or model.parameters(), lr=learning_rate or 1e-3)
+    optimizer = torch.optim.AdamW(groups or model.parameters(), lr=learning_rate or 1e-3, fused=True)
     warm_up = max(1, steps // 10)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, (step + 1) / warm_up))
     losses = []

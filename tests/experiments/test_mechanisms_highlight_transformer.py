@@ -18,7 +18,7 @@ def test_what_is_lit_is_written_and_without_light_it_is_guessed(
 ) -> None:
     pytest.importorskip("matplotlib")
     monkeypatch.syspath_prepend(SCRIPT.parent)
-    monkeypatch.setattr(sys, "argv", [str(SCRIPT), "--quick", "--steps", "400", "--output", str(tmp_path)])
+    monkeypatch.setattr(sys, "argv", [str(SCRIPT), "--quick", "--steps", "350", "--output", str(tmp_path)])
     runpy.run_path(str(SCRIPT), run_name="__main__")
 
     def rows(name: str) -> list[dict[str, Any]]:

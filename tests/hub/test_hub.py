@@ -42,6 +42,19 @@ class Refuse:
 sys.meta_path.insert(0, Refuse())
 """
 
+# Transformers as it is imported where there is no hub and, of Hugging Face's libraries, no cache.
+OFFLINE = "transformers"
+forks.LIBRARIES[OFFLINE] = f"""
+import os, warnings
+warnings.simplefilter("error", FutureWarning)
+for name in [name for name in os.environ if name.startswith("HF_")]:
+    del os.environ[name]
+os.environ |= {{"HF_HUB_OFFLINE": "1", "HF_HOME": os.devnull}}
+{forks.LIBRARIES["torch"]}
+import transformers.models.auto.modeling_auto, transformers.modeling_layers, transformers.pipelines
+from transformers import AutoProcessor, GenerationMixin, PreTrainedTokenizerFast, ProcessorMixin
+"""
+
 # Everything a checkpoint is loaded for. `source`, `trust` and `file` are set before.
 USE = """
 import torch
@@ -71,11 +84,19 @@ torch.save(results, file)
 
 
 def run_python(code: str, folder: Path, *, source: str = "", trust: bool = False, **environment: str) -> str:
-    """Run code in a new process, with caches of its own, and deprecations as errors."""
+    """Run code in a new process, with caches of its own, and deprecations as errors.
+
+    Transformers is imported before if nothing but `HF_HUB_OFFLINE` is set.
+    """
     header = f"source, trust, file = {source!r}, {trust!r}, {str(folder / 'results.pt')!r}\n"
+    first = "import warnings\nwarnings.simplefilter('error', FutureWarning)\n"
+    libraries = "torch"
+    if environment == {"HF_HUB_OFFLINE": "1"}:
+        libraries = OFFLINE
+        modules = str(folder / "modules")  # what Transformers would have read from the environment
+        first += f"import transformers\ntransformers.dynamic_module_utils.HF_MODULES_CACHE = {modules!r}\n"
     process = forks.run(
-        "import warnings\nwarnings.simplefilter('error', FutureWarning)\n"
-        + textwrap.dedent(code.replace("#header", header)),
+        first + textwrap.dedent(code.replace("#header", header)),
         env={
             **{name: value for name, value in os.environ.items() if not name.startswith("HF_")},
             "HF_HOME": str(folder / "home"),
@@ -84,7 +105,7 @@ def run_python(code: str, folder: Path, *, source: str = "", trust: bool = False
             **environment,
         },
         cwd=folder,
-        libraries="torch",
+        libraries=libraries,
     )
     assert process.returncode == 0, process.stderr[-4000:]
     assert "deprecated" not in process.stderr.lower(), process.stderr
@@ -186,17 +207,20 @@ def test_push_and_load_from_a_hub(tiny_model, processor, tmp_path):
     processor.save_pretrained(tmp_path / "plain")
     push = """
     import hier_models
-    from transformers import AutoModelForSeq2SeqLM, AutoProcessor
+    from transformers import AutoModelForSeq2SeqLM, AutoProcessor, pipeline
     #header
     model, processor = AutoModelForSeq2SeqLM.from_pretrained("plain"), AutoProcessor.from_pretrained("plain")
     print(hier_models.push_to_hub(
         model, processor, "tiny-hat", private=True, commit_message="First try", card={"license": "mit"}
     ))
     hier_models.push_to_hub(model, processor, "tester/tiny-hat", token=TOKEN, commit_message="Second try")
+    # From the repository alone, `pipeline` knows the task.
+    print(type(pipeline(model="tester/tiny-hat", device="cpu")).__name__)
     """.replace("TOKEN", repr(TOKEN))
     with running_hub() as hub:
         network = {"HF_ENDPOINT": hub.url, "HF_TOKEN": TOKEN, "HF_HUB_DISABLE_XET": "1"}
-        assert run_python(textwrap.dedent(push), tmp_path, **network).strip() == f"{hub.url}/{USER}/tiny-hat"
+        printed = run_python(textwrap.dedent(push), tmp_path, **network).split()
+        assert printed == [f"{hub.url}/{USER}/tiny-hat", "SummarizationPipeline"]
         repository = hub.repositories["tester/tiny-hat"]
         assert repository.private
         assert [message for _, message, _ in repository.commits] == ["initial commit", "First try", "Second try"]
@@ -213,15 +237,6 @@ def test_push_and_load_from_a_hub(tiny_model, processor, tmp_path):
             folder.mkdir()
             got = use(folder, "tester/tiny-hat", installed=installed, trust=not installed, **network)
             assert_same(got, expected)
-        # From the repository alone, `pipeline` knows the task.
-        task = """
-        #header
-        import hier_models
-        from transformers import pipeline
-        print(type(pipeline(model=source, device="cpu")).__name__)
-        """
-        out = run_python(textwrap.dedent(task), tmp_path, source="tester/tiny-hat", **network)
-        assert out.strip() == "SummarizationPipeline"
         # A wrong token: nothing is made, and the error says so.
         wrong = push.replace("tiny-hat", "other").replace(repr(TOKEN), "'wrong'")
         with pytest.raises(AssertionError, match="401"):

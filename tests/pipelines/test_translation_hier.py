@@ -2,9 +2,7 @@
 
 import json
 import logging
-import os
 import re
-import textwrap
 import time
 from typing import Any
 
@@ -32,8 +30,8 @@ from transformers import pipelines as transformers_pipelines
 import hier_models
 from hier_models.pipelines import TranslationPipeline, register_pipelines
 from hier_models.pipelines.chunking_hier import join_chunks, pack, plain_sentences, smaller_parts
-from tests import forks
 from tests.conftest import DOCUMENTS, TURNS
+from tests.hub.test_hub import WITHOUT_HIER_MODELS, run_python
 
 
 LENGTH = {"min_length": 4, "max_length": 9}
@@ -462,18 +460,6 @@ def test_saving_and_loading(translate_hat, translate, tmp_path):
         assert loaded(LONG, **LENGTH) == pipe(LONG, **LENGTH)
 
 
-WITHOUT_HIER_MODELS = """
-import sys
-
-class Refuse:
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] == "hier_models":
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-
-sys.meta_path.insert(0, Refuse())
-"""
-
-
 def test_an_export_names_this_pipeline_and_works_alone(tiny_model, processor, tmp_path):
     tiny_model.config.task_specific_params = {"translation": {"max_source_length": 40}}
     folder = hier_models.export(tiny_model, processor, tmp_path / "exported")
@@ -488,22 +474,16 @@ def test_an_export_names_this_pipeline_and_works_alone(tiny_model, processor, tm
     assert 'translate = pipeline("translation", model=' in card
     assert "return_chunks=True" in card
 
-    code = """
-    import json
-    from transformers import pipeline
-    translate = pipeline("translation", model=sys.argv[1], device="cpu", trust_remote_code=True)
-    records = translate(sys.argv[2], return_chunks=True, batch_size=3, min_length=4, max_length=9)
-    print(json.dumps([type(translate).__module__, records]))
-    """
-    done = forks.run(
-        WITHOUT_HIER_MODELS + textwrap.dedent(code),
-        str(folder),
-        LONG,
-        env={**os.environ, "HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "1"},
-        libraries="torch",
-    )
-    assert done.returncode == 0, done.stderr
-    module, records = json.loads(done.stdout.splitlines()[-1])
+    code = f"""
+import json
+from transformers import pipeline
+#header
+translate = pipeline("translation", model=source, device="cpu", trust_remote_code=trust)
+records = translate({LONG!r}, return_chunks=True, batch_size=3, min_length=4, max_length=9)
+print(json.dumps([type(translate).__module__, records]))
+"""
+    printed = run_python(WITHOUT_HIER_MODELS + code, tmp_path, source=str(folder), trust=True, HF_HUB_OFFLINE="1")
+    module, records = json.loads(printed.splitlines()[-1])
     assert module.startswith("transformers_modules.")
     translate = pipeline("translation", model=str(folder), device="cpu")
     assert type(translate) is TranslationPipeline
