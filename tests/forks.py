@@ -28,6 +28,17 @@ LIBRARIES = {
         "for name in hier_models.__all__: getattr(hier_models, name)"
     ),
 }
+# Transformers as it is imported where there is no hub and, of Hugging Face's libraries, no cache.
+LIBRARIES["offline"] = f"""
+import os, warnings
+warnings.simplefilter("error", FutureWarning)
+for name in [name for name in os.environ if name.startswith("HF_")]:
+    del os.environ[name]
+os.environ |= {{"HF_HUB_OFFLINE": "1", "HF_HOME": os.devnull}}
+{LIBRARIES["torch"]}
+import transformers.models.auto.modeling_auto, transformers.modeling_layers, transformers.pipelines
+from transformers import AutoProcessor, GenerationMixin, PreTrainedTokenizerFast, ProcessorMixin
+"""
 
 # The code of the command `hier-models`.
 COMMAND = "from hier_models.cli import main\nmain()"

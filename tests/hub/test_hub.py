@@ -42,19 +42,6 @@ class Refuse:
 sys.meta_path.insert(0, Refuse())
 """
 
-# Transformers as it is imported where there is no hub and, of Hugging Face's libraries, no cache.
-OFFLINE = "transformers"
-forks.LIBRARIES[OFFLINE] = f"""
-import os, warnings
-warnings.simplefilter("error", FutureWarning)
-for name in [name for name in os.environ if name.startswith("HF_")]:
-    del os.environ[name]
-os.environ |= {{"HF_HUB_OFFLINE": "1", "HF_HOME": os.devnull}}
-{forks.LIBRARIES["torch"]}
-import transformers.models.auto.modeling_auto, transformers.modeling_layers, transformers.pipelines
-from transformers import AutoProcessor, GenerationMixin, PreTrainedTokenizerFast, ProcessorMixin
-"""
-
 # Everything a checkpoint is loaded for. `source`, `trust` and `file` are set before.
 USE = """
 import torch
@@ -92,7 +79,7 @@ def run_python(code: str, folder: Path, *, source: str = "", trust: bool = False
     first = "import warnings\nwarnings.simplefilter('error', FutureWarning)\n"
     libraries = "torch"
     if environment == {"HF_HUB_OFFLINE": "1"}:
-        libraries = OFFLINE
+        libraries = "offline"
         modules = str(folder / "modules")  # what Transformers would have read from the environment
         first += f"import transformers\ntransformers.dynamic_module_utils.HF_MODULES_CACHE = {modules!r}\n"
     process = forks.run(

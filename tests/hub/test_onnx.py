@@ -15,6 +15,7 @@ from hier_models import MINI
 from hier_models.hub import onnx_export
 from hier_models.hub.onnx_export import export_onnx
 from hier_models.hub.onnx_running import DECODER, ENCODER, SETTINGS, SHARED, OnnxSummarizer
+from hier_models.journal import digest
 from tests.cases import COARSE_TO_FINE, HAT_BART, HIGHLIGHT, TOP_DOWN, Case
 from tests.cli.commands import mistake
 from tests.hub.test_export import with_large_weights
@@ -32,14 +33,16 @@ def make(case: Case, **settings: Any) -> PreTrainedModel:
 
 @pytest.fixture(scope="module")
 def export(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
-    """`export_onnx`, which makes a family's graphs once: they take long, and depend neither on ends nor on int8."""
+    """`export_onnx`, which makes a model's graphs once: they take long, and depend neither on ends nor on int8."""
     pytest.importorskip("onnxscript")
     graphs, write_graph = tmp_path_factory.mktemp("graphs"), onnx_export._write
 
     def run(model: PreTrainedModel, folder: Path, **settings: Any) -> Path:
+        config = {name: value for name, value in model.config.to_dict().items() if "eos" not in name}
+
         def write(*given: Any) -> None:
             *before, file, axes = given
-            made = graphs / model.config.model_type / file.name
+            made = graphs / digest(config) / file.name
             if not made.exists():
                 made.parent.mkdir(exist_ok=True)
                 write_graph(*before, made, axes)

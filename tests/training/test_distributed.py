@@ -113,15 +113,18 @@ class Forked(subprocess.Popen):
         self.pid, self._child_created = os.fork(), True
         if self.pid:
             return
-        os.setsid()
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):  # the launcher's are its own
-            signal.signal(number, signal.SIG_DFL)
-        os.environ.clear()
-        os.environ.update(env)
-        python, unbuffered, *program = args
-        is_module = program[0] == "-m"
-        sys.argv = program[1:] if is_module else ["-c", *program]
-        forks.execute(MODULE if is_module else forks.SCRIPT)
+        try:
+            os.setsid()
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):  # the launcher's are its own
+                signal.signal(number, signal.SIG_DFL)
+            os.environ.clear()
+            os.environ.update(env)
+            python, unbuffered, *program = args
+            is_module = program[0] == "-m"
+            sys.argv = program[1:] if is_module else ["-c", *program]
+            forks.execute(MODULE if is_module else forks.SCRIPT)
+        finally:
+            os._exit(1)  # never a second launcher
 
 SubprocessHandler._popen = lambda self, args, env: Forked(args, env=env)
 main()

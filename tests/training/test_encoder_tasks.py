@@ -250,8 +250,8 @@ def test_the_threshold_decides_between_an_answer_and_none(values, tmp_path):
     ("task", "score", "steps", "batch", "rate"),
     [
         ("classification", "accuracy", 300, 4, 2e-3),
-        ("multiple_choice", "accuracy", 120, 4, 3e-3),
-        ("question_answering", "exact", 140, 6, 4e-3),
+        ("multiple_choice", "accuracy", 160, 4, 3e-3),
+        ("question_answering", "exact", 180, 6, 4e-3),
     ],
 )
 def test_the_rows_can_be_learned_by_heart(values, tmp_path, task, score, steps, batch, rate):
