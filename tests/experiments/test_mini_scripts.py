@@ -1,6 +1,10 @@
 """The scripts of examples/mini, and queries.py, on made-up rows: what is kept, counted and written."""
 
+import bz2
+import gzip
 import json
+import lzma
+import random
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -114,7 +118,7 @@ def test_answers_are_of_the_same_checkpoint(monkeypatch: pytest.MonkeyPatch, tmp
         monkeypatch.delitem(sys.modules, name, raising=False)
     script = load_script("queries")
     for name in ("prepare", "scores"):
-        del sys.modules[name]
+        sys.modules.pop(name, None)
     rows = [
         {"kind": kind, "text": row["document"], "query": "Who?", "answers": [row["summary"]]}
         for row in ROWS
@@ -161,3 +165,85 @@ def test_common_words_are_those_of_all_files(
     printed = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert [row[0] for row in printed[1:]] == ["hums", "empty", "dances"]
     assert printed[2] == ["empty", "no", "rows"]
+
+
+# prepare.py
+
+WORDS = [f"{a}{b}{c}" for a in "bdfgk" for b in "aeiou" for c in "lmnrst"]
+
+
+def text(seed: str) -> str:
+    generator = random.Random(seed)
+    return " ".join(f"{' '.join(generator.choices(WORDS, k=14)).capitalize()}." for _ in range(4))
+
+
+def rows_of_a_set(script: ModuleType, name: str) -> list[dict[str, str]]:
+    """Two documents to train on, a held-out one, and one that has a passage of it and nothing to learn."""
+    keys = [f"{name} {number}" for number in range(400)]
+    held = next(key for key in keys if script.is_development(key))
+    train = [key for key in keys if not script.is_development(key)][:3]
+    rows = [{"source": key, "document": text(key), "summary": text(key).split(".")[0] + "."} for key in (*train, held)]
+    rows[0] |= {"document": f"{text('other')} {text(held)}", "summary": "Nothing of this was ever in there."}
+    return rows
+
+
+@pytest.fixture
+def prepare() -> ModuleType:
+    return load_script("prepare", MINI)
+
+
+def test_what_is_held_out_is_not_in_the_warm_up(
+    prepare: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    rows = rows_of_a_set(prepare, "elife_abstract")
+    (tmp_path / "elife_abstract.jsonl.xz").write_bytes(lzma.compress("\n".join(map(json.dumps, rows)).encode()))
+    run(prepare, monkeypatch, "--data", tmp_path, "--output", tmp_path / "out")
+    documents = [row["document"] for row in rows]
+    assert [row["document"] for row in lines(tmp_path / "out" / "pairs" / "papers.jsonl")] == documents[3:]
+    assert {row["document"] for row in lines(tmp_path / "out" / "pairs" / "train.jsonl")} == set(documents[1:3])
+    warm_up = lines(tmp_path / "out" / "warm_up" / "train.jsonl")
+    assert sorted(row["text"] for row in warm_up) == sorted(documents[1:3])
+    assert lines(tmp_path / "out" / "warm_up" / "validation.jsonl") == [{"text": documents[3]}]
+
+
+def test_sets_are_read_as_they_are_compressed(
+    prepare: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    ways = {"": bytes, ".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}
+    (tmp_path / "pairs").mkdir()
+    for suffix, way in ways.items():
+        rows = "\n".join(map(json.dumps, rows_of_a_set(prepare, "digitalgov")))
+        place = tmp_path / "pairs" if suffix == ".gz" else tmp_path
+        path = place / f"digitalgov.jsonl{suffix}"
+        path.write_bytes(way(rows.encode()))
+        assert prepare.file_of(tmp_path, "digitalgov") == path
+        assert len(list(prepare.read(tmp_path, "digitalgov"))) == 4
+        path.unlink()
+    (tmp_path / "digitalgov.jsonl").write_text("{")
+    with pytest.raises(SystemExit, match=r"digitalgov.jsonl:1: broken JSON"):
+        list(prepare.read(tmp_path, "digitalgov"))
+
+
+@pytest.mark.parametrize("there", [False, True], ids=["no folder", "no set"])
+def test_a_wrong_folder_leaves_what_was_written(
+    prepare: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, there: bool
+) -> None:
+    write_rows(tmp_path / "out" / "pairs" / "train.jsonl", ROWS)
+    if there:
+        write_rows(tmp_path / "data" / "others.jsonl", ROWS)
+    with pytest.raises(SystemExit, match="has none of the sets"):
+        run(prepare, monkeypatch, "--data", tmp_path / "data", "--output", tmp_path / "out")
+    assert lines(tmp_path / "out" / "pairs" / "train.jsonl") == ROWS
+
+
+def test_of_nothing_held_out_no_file_is_written_and_a_stopped_one_leaves_the_old(
+    prepare: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    write_rows(tmp_path / "elife_abstract.jsonl", rows_of_a_set(prepare, "elife_abstract")[1:3])
+    run(prepare, monkeypatch, "--data", tmp_path, "--output", tmp_path / "out")
+    train = tmp_path / "out" / "pairs" / "train.jsonl"
+    assert len(lines(train)) == 2
+    assert not (tmp_path / "out" / "pairs" / "papers.jsonl").exists()
+    with pytest.raises(TypeError):
+        prepare.write(train, [{"document": "a"}, {"document": {1, 2}}])
+    assert len(lines(train)) == 2
