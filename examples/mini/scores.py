@@ -172,6 +172,8 @@ def main() -> None:
         rows_by_domain[domain] = rows_of(arguments.pairs / f"{domain}.jsonl", arguments.skip, arguments.documents)
         if not rows_by_domain[domain]:
             print(f"{domain}: no rows", file=sys.stderr)
+    if not any(rows_by_domain.values()):
+        raise SystemExit(f"nothing to score in {arguments.pairs}")
     entries: dict[tuple[str, str], list[dict]] = {}
     for name in arguments.systems:  # all are written before any is scored, which takes memory too
         summarize: list[Summarize] = []

@@ -90,6 +90,8 @@ def test_what_is_not_counted_has_no_number_and_empty_domains_are_said(
     (row,) = printed.out.splitlines()[2:]
     assert row.split(" | ")[6] == "–"
     assert row.startswith("| lines | bee |")
+    with pytest.raises(SystemExit, match="nothing to score"):
+        run(scores, monkeypatch, *common, "missing")
 
 
 def test_all_is_written_before_anything_is_scored(
