@@ -35,6 +35,7 @@ import hier_models
 from hier_models.data.stopwords import load_stopwords
 from hier_models.extractive import _similarities as similarities
 from hier_models.inspection.copying import words_of
+from hier_models.journal import digest
 from hier_models.models.sentence_splitting import split_sentences
 from hier_models.pipelines import ExtractiveSummarizer
 from hier_models.pipelines.long_documents_hier import central_sentences, condense
@@ -43,6 +44,7 @@ from hier_models.training.metrics import score_documents
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "mini"))
 from prepare import is_development, shortened
+from scores import kept
 
 
 READ = 320  # tokens
@@ -215,21 +217,27 @@ def system(name: str) -> Callable[[list[Row]], list[str]]:
 def scores(folder: Path, output: Path, names: list[str]) -> None:
     """Answer the held-out questions, those that are not answered yet, and print the table."""
     rows = held_out(folder)
+    output.mkdir(parents=True, exist_ok=True)
     paths = {name: output / f"{name.partition('=')[0]}.jsonl" for name in names}
-    done = {
-        name: path.read_text(encoding="utf-8").splitlines() if path.exists() else [] for name, path in paths.items()
-    }
+    done = {name: kept(path) for name, path in paths.items()}
+
+    def key(name: str, row: Row) -> str:
+        return digest([name, row[structure(row)], row["query"]])
+
     answering: dict[str, Callable[[list[Row]], list[str]]] = {}
     for start in tqdm(range(0, len(rows), AT_A_TIME), desc="Answering", disable=None):
         for name in names:
-            if len(done[name]) <= start:
+            asked = [row for row in rows[start : start + AT_A_TIME] if key(name, row) not in done[name]]
+            if asked:
                 answering[name] = answering.get(name) or system(name)
-                answers = answering[name](rows[start : start + AT_A_TIME])
-                done[name] += [json.dumps(answer, ensure_ascii=False) for answer in answers]
-                paths[name].write_text("\n".join(done[name]) + "\n", encoding="utf-8")
+                answers = zip(asked, answering[name](asked), strict=True)
+                new = [{"digest": key(name, row), "answer": answer} for row, answer in answers]
+                done[name] |= {entry["digest"]: entry for entry in new}
+                with paths[name].open("a", encoding="utf-8") as file:
+                    file.writelines(json.dumps(entry, ensure_ascii=False) + "\n" for entry in new)
     print("| answers | stories: ROUGE-1 / 2 / Lsum | meetings: ROUGE-1 / 2 / Lsum | words |\n|---|---|---|---|")
     for name in names:
-        texts = [json.loads(line) for line in done[name]]
+        texts = [done[name][key(name, row)]["answer"] for row in rows]
         cells = []
         for kind in ("stories", "meetings"):
             places = [place for place, row in enumerate(rows) if row["kind"] == kind]

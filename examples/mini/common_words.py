@@ -11,8 +11,10 @@ import argparse
 import json
 import re
 from collections import Counter, defaultdict
-from itertools import islice
+from collections.abc import Iterator
+from itertools import chain, islice
 from pathlib import Path
+from typing import Any
 
 from hier_models.pipelines.common_words_hier import COMMON_WORDS
 
@@ -32,19 +34,18 @@ mrna oxygen potassium ray rays sclerosis sexual stroke suicide tobacco tumor vag
 """
 
 
-def common_words(path: Path, number: int) -> list[str]:
+def common_words(paths: list[Path], number: int) -> list[str]:
     shares: Counter[str] = Counter()
     kinds: Counter[str] = Counter()
     small: Counter[str] = Counter()
     capital: Counter[str] = Counter()
     counts = defaultdict(Counter)
-    with path.open(encoding="utf-8") as lines:
-        for row in map(json.loads, lines):
-            if row["set"] not in TITLES:
-                for word, begins in _words(row["summary"]):
-                    counts[row["set"]][word.lower()] += 1
-                    if not begins:
-                        (capital if word[0].isupper() else small)[word.lower()] += 1
+    for row in chain.from_iterable(map(_rows, paths)):
+        if row["set"] not in TITLES:
+            for word, begins in _words(row["summary"]):
+                counts[row["set"]][word.lower()] += 1
+                if not begins:
+                    (capital if word[0].isupper() else small)[word.lower()] += 1
     for found in counts.values():
         if found.total() >= SMALLEST_KIND:
             kinds.update(found.keys())
@@ -61,6 +62,11 @@ def common_words(path: Path, number: int) -> list[str]:
     return sorted({*islice(words, number), *AROUND_APOSTROPHES.split()})
 
 
+def _rows(path: Path) -> Iterator[dict[str, Any]]:
+    with path.open(encoding="utf-8") as lines:
+        yield from map(json.loads, lines)
+
+
 def _words(text: str):
     """English words, and whether a sentence or quotation begins there."""
     last, begins = 0, True
@@ -73,13 +79,15 @@ def _words(text: str):
 
 def check(path: Path, rows: int) -> None:
     counts: Counter[str] = Counter()
-    with path.open(encoding="utf-8") as lines:
-        for row in map(json.loads, islice(lines, rows)):
-            document = json.dumps(row["document"], ensure_ascii=False).replace("\\n", " ").lower()
-            inside = set(WORD.findall(document))
-            for word in WORD.findall(row["summary"].lower()):
-                common = "common" if word in COMMON_WORDS else "others"
-                counts["inside" if word in inside else common] += 1
+    for row in islice(_rows(path), rows):
+        document = json.dumps(row["document"], ensure_ascii=False).replace("\\n", " ").lower()
+        inside = set(WORD.findall(document))
+        for word in WORD.findall(row["summary"].lower()):
+            common = "common" if word in COMMON_WORDS else "others"
+            counts["inside" if word in inside else common] += 1
+    if not counts:
+        print(f"{path.stem:24}{'no rows':>10}")
+        return
     shares = "".join(f"{counts[name] / counts.total():>10.1%}" for name in ("inside", "common", "others"))
     print(f"{path.stem:24}{shares}")
 
@@ -96,7 +104,7 @@ def main() -> None:
         for path in arguments.files:
             check(path, arguments.rows)
     else:
-        print(*common_words(arguments.files[0], arguments.number), sep="\n")
+        print(*common_words(arguments.files, arguments.number), sep="\n")
 
 
 if __name__ == "__main__":

@@ -2,10 +2,10 @@
 
     python examples/mini/prepare.py --data FOLDER --output experiments/mini
 
-FOLDER holds the sets of `PAIRS` as `NAME.jsonl.xz`, rows with `source`, `document`, `summary` and perhaps a `title`,
-in itself or in `pairs/`; beside them `scitldr_a`, `proposals_cc0` and `qmsum`, as examples/experiments/README.md
-describes them. A set that is not there is left out, and said to be. All of them may be trained on and their model
-given away: data for non-commercial use have no place here.
+FOLDER holds the sets of `PAIRS` as `NAME.jsonl` (or `.gz`, `.bz2`, `.xz`), rows with `source`, `document`, `summary`
+and perhaps a `title`, in itself or in `pairs/`; beside them `scitldr_a`, `proposals_cc0` and `qmsum`, as
+examples/experiments/README.md describes them. A set that is not there is left out, and said to be. All of them may be
+trained on and their model given away: data for non-commercial use have no place here.
 
 Of a long document a pair has what the model will read of it: its beginning, and the sentences that are most like all
 others, as `pipeline("summarization")` chooses them. A pair is trained on if what its summary says stands there, for
@@ -16,8 +16,6 @@ Parts are divided by document: rows of one title, paper or story are all in one 
 
 import argparse
 import hashlib
-import json
-import lzma
 import random
 import re
 from collections import Counter
@@ -28,9 +26,11 @@ from pathlib import Path
 from tqdm import tqdm
 
 from hier_models.data.overlap import find_overlaps
+from hier_models.data.record_readers import COMPRESSION_SUFFIXES, read_records
 from hier_models.models.sentence_splitting import split_sentences
 from hier_models.models.summary_lengths import length_of
 from hier_models.pipelines.long_documents_hier import central_sentences
+from hier_models.training.evaluation import write_json_lines
 
 
 # Set -> most training pairs (None for all): titles and one-line descriptions teach to stop after ten words.
@@ -136,32 +136,38 @@ def shortened(summary: str) -> str:
     return summary
 
 
+def file_of(folder: Path, name: str) -> Path | None:
+    """The file of a set, None if it is not there."""
+    names = [f"{name}.jsonl{suffix}" for suffix in ("", *COMPRESSION_SUFFIXES)]
+    paths = (place / name for place in (folder / "pairs", folder) for name in names)
+    return next(filter(Path.is_file, paths), None)
+
+
 def read(folder: Path, name: str) -> Iterator[dict[str, str]]:
     """Rows of a set: `key` (what the document is of), `document`, `summary`."""
-    path = next(
-        (found for place in (folder / "pairs", folder) if (found := place / f"{name}.jsonl.xz").exists()), None
-    )
+    path = file_of(folder, name)
     if path is None:
         print(f"{name}: not there, left out")
         return
-    with lzma.open(path, "rt", encoding="utf-8") as lines:
-        for line in lines:
-            row = json.loads(line)
-            if name == "scitldr_a":
-                found = {"key": row["id"], "document": " ".join(row["source"]), "summary": row["summary"][0]}
-            elif name == "proposals_cc0":
-                sections = (f"{heading}\n{text}" for heading, text in row["sections"])
-                found = {"key": row["id"], "document": "\n\n".join(sections), "summary": row["abstract"]}
-            elif name == "qmsum":
-                turns = "\n".join(f"{role}: {text}" for role, text in row["turns"])
-                found = {"key": row["id"], "document": turns, "summary": row["summary"]}
-            else:
-                key = row.get("title") if "wikipedia" in name else re.sub(r" q\d+$", "", row["source"])
-                found = {"key": key or row["source"], "document": row["document"], "summary": row["summary"]}
-                found["title"] = row.get("title", "") if "wikipedia" in name else ""
-            found = {name: value.strip() for name, value in found.items()}
-            if found["document"] and found["summary"]:
-                yield found
+    for record in read_records(path):
+        row = record.row
+        if row is None:
+            raise SystemExit(f"{record.file}:{record.line}: {record.problem}")
+        if name == "scitldr_a":
+            found = {"key": row["id"], "document": " ".join(row["source"]), "summary": row["summary"][0]}
+        elif name == "proposals_cc0":
+            sections = (f"{heading}\n{text}" for heading, text in row["sections"])
+            found = {"key": row["id"], "document": "\n\n".join(sections), "summary": row["abstract"]}
+        elif name == "qmsum":
+            turns = "\n".join(f"{role}: {text}" for role, text in row["turns"])
+            found = {"key": row["id"], "document": turns, "summary": row["summary"]}
+        else:
+            key = row.get("title") if "wikipedia" in name else re.sub(r" q\d+$", "", row["source"])
+            found = {"key": key or row["source"], "document": row["document"], "summary": row["summary"]}
+            found["title"] = row.get("title", "") if "wikipedia" in name else ""
+        found = {name: value.strip() for name, value in found.items()}
+        if found["document"] and found["summary"]:
+            yield found
 
 
 def is_development(key: str) -> bool:
@@ -229,20 +235,18 @@ def _f1(parts: list[Counter[tuple[str, ...]]], wanted: Counter[tuple[str, ...]])
 
 
 def shared_with(train: list[dict[str, str]], rows: list[dict[str, str]]) -> set[int]:
-    """Which rows share a whole text or a long passage with training pairs."""
+    """Which rows share a whole text or a long passage with training pairs; those of the warm-up have no summaries."""
     named = (
-        [(str(place), [row.get("whole", row["document"]), row["summary"]]) for place, row in enumerate(part)]
+        [(str(place), [row.get("whole", row["document"]), row.get("summary", "")]) for place, row in enumerate(part)]
         for part in (rows, train)
     )
     return {int(overlap.id) for overlap in find_overlaps(*named).overlaps}
 
 
 def write(path: Path, rows: list[dict[str, str]]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", encoding="utf-8") as file:
-        for row in rows:
-            written = {name: value for name, value in row.items() if name != "whole"}
-            file.write(json.dumps(written, ensure_ascii=False) + "\n")
+    unfinished = path.with_name(f"{path.name}.unfinished")  # a run that is stopped leaves the old file whole
+    write_json_lines(unfinished, [{name: value for name, value in row.items() if name != "whole"} for row in rows])
+    unfinished.replace(path)
     print(f"{path}: {len(rows)} rows")
 
 
@@ -251,6 +255,9 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="folder with the sets")
     parser.add_argument("--output", type=Path, default=Path("experiments/mini"), help="where to write")
     arguments = parser.parse_args()
+    if not any(file_of(arguments.data, name) for name in PAIRS):  # else nothing would take the place of finished files
+        names = ", ".join(f"{name}.jsonl" for name in PAIRS)
+        raise SystemExit(f"{arguments.data} has none of the sets {names}, with or without .gz, .bz2 or .xz")
     generator = random.Random(0)
     train: list[dict[str, str]] = []
     long: list[dict[str, str]] = []
@@ -294,9 +301,14 @@ def main() -> None:
     print(f"{len(shared)} of {len(held)} share a text or a passage with what is trained on, and are left out")
     parts: dict[str, list[dict[str, str]]] = {"validation": [], "test": []}
     long_parts: dict[str, list[dict[str, str]]] = {"validation": [], "test": []}
+    held_out: list[dict[str, str]] = []
     for domain in development:
         kept = [row for place, (its, row) in enumerate(held) if its == domain and place not in shared]
-        write(arguments.output / "pairs" / f"{domain}.jsonl", kept)
+        held_out += kept
+        if kept:
+            write(arguments.output / "pairs" / f"{domain}.jsonl", kept)
+        else:
+            print(f"{domain}: nothing is held out, not written")
         if domain in COMPARED:
             read_of = [{**row, "document": condensed(row["document"])} for row in kept if row["length"] == "short"]
             parts["validation"] += read_of[: -COMPARED[domain]][:100]
@@ -313,7 +325,11 @@ def main() -> None:
             kept = [row for place, row in enumerate(rows) if place not in also]
             write(arguments.output / "pairs" / f"{name}_{part}.jsonl", kept)
     for part in ("train", "validation"):
-        rows = [{"text": text} for text, its_part in texts.items() if its_part == part]
+        rows = [{"document": text} for text, its_part in texts.items() if its_part == part]
+        shared = shared_with(held_out, rows) if part == "train" else set()
+        if shared:
+            print(f"{len(shared)} of {len(rows)} texts of the warm-up share a passage with held-out ones: left out")
+        rows = [{"text": row["document"]} for place, row in enumerate(rows) if place not in shared]
         generator.shuffle(rows)
         write(arguments.output / "warm_up" / f"{part}.jsonl", rows)
 

@@ -6,10 +6,11 @@
 
 Every system is told how long the reference is, as one of three lengths: a model by `length`, lead and its like by one,
 three or eight sentences, SmolLM2 in words. Summaries are kept in OUTPUT/SYSTEM/DOMAIN.jsonl; the same command goes on
-with those that are missing. In percent: `facts`, numbers and names (words with a capital inside of a sentence) of the
-summaries that stand in the document; `repeated`, trigrams that a summary has before; `finished`, summaries that end in
-a full stop or its like, without lines, which may be titles. `seconds` a document takes alone (median), and `memory` of
-the process in MB, are those of this machine with OMP_NUM_THREADS threads; for memory, give one system a call.
+with those that are missing, and others find those of the same system, document and length. In percent: `facts`,
+numbers and names (words with a capital inside of a sentence) of the summaries that stand in the document; `repeated`,
+trigrams that a summary has before; `finished`, summaries that end in a full stop or its like, without lines, which may
+be titles. `seconds` a document takes alone (median), and `memory` of the process in MB, are those of this machine with
+OMP_NUM_THREADS threads; for memory, give one system a call.
 BERTScore's scale is wide with MiniLM, which was trained to tell sentences apart: of equal texts it is 100, of a
 paraphrase 50 to 65, of texts that have nothing in common about 5.
 """
@@ -17,9 +18,11 @@ paraphrase 50 to 65, of texts that have nothing in common about 5.
 import argparse
 import json
 import resource
+import statistics
 import sys
 import time
 from collections.abc import Callable
+from itertools import islice, product
 from pathlib import Path
 
 import torch
@@ -27,6 +30,7 @@ from tqdm import tqdm
 from transformers import AutoModelForCausalLM, AutoTokenizer, pipeline
 
 import hier_models
+from hier_models.journal import digest
 from hier_models.metrics import reference_free_counts, reference_free_scores
 from hier_models.pipelines import ExtractiveSummarizer
 from hier_models.training.metrics import score_documents
@@ -78,38 +82,69 @@ def system(name: str) -> Summarize:
     return lambda document, length: pipe(document, length=length)[0]["summary_text"]
 
 
+def kept(path: Path) -> dict[str, dict]:
+    """What was written to a file before, by the digest of what it was written for; without one, nobody knows."""
+    lines = path.read_text(encoding="utf-8").split("\n") if path.exists() else []
+    rows = [json.loads(line) for line in lines if line]
+    return {row["digest"]: row for row in rows if isinstance(row, dict) and "digest" in row}
+
+
+def peak_memory() -> float:
+    """The most memory that this process has had, in MB."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / (1024**2 if sys.platform == "darwin" else 1024)  # bytes on macOS, else kilobytes
+
+
 def summaries(name: str, rows: list[dict], domain: str, output: Path, summarize: list[Summarize]) -> list[dict]:
     """The summaries of a domain, those that were made before and those that are made now."""
     path = output / name.partition("=")[0] / f"{domain}.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
-    done = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+    done = kept(path)
+    keys = [digest([name, row["document"], row["length"]]) for row in rows]
     with path.open("a", encoding="utf-8") as file:
-        for row in tqdm(rows[len(done) :], desc=f"{name}: {domain}", disable=None):
+        for key, row in tqdm([*zip(keys, rows, strict=True)], desc=f"{name}: {domain}", disable=None):
+            if key in done:
+                continue
             if not summarize:
                 summarize.append(system(name))
             start = time.perf_counter()
             summary = summarize[0](row["document"], row["length"])
             seconds = time.perf_counter() - start
-            memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-            done.append({"summary": summary, "seconds": seconds, "memory": memory})
-            file.write(json.dumps(done[-1], ensure_ascii=False) + "\n")
+            done[key] = {"digest": key, "summary": summary, "seconds": seconds, "memory": peak_memory()}
+            file.write(json.dumps(done[key], ensure_ascii=False) + "\n")
             file.flush()
-    return done[: len(rows)]
+    return [done[key] for key in keys]
 
 
-def quality(rows: list[dict], written: list[dict]) -> dict[str, float]:
-    """What can be told without a reference, in percent; and time and memory."""
+def quality(rows: list[dict], written: list[dict]) -> dict[str, float | None]:
+    """What can be told without a reference, in percent, None where nothing is counted; and time and memory."""
     counts = [reference_free_counts(e["summary"], row["document"]) for row, e in zip(rows, written, strict=True)]
     longer = [found for row, found in zip(rows, counts, strict=True) if row["length"] != "line"]
-    seconds = sorted(entry["seconds"] for entry in written)
     scores = reference_free_scores(counts)
+    shares = {
+        "facts": scores["facts"],
+        "repeated": scores["repeated_trigrams"],
+        "finished": reference_free_scores(longer)["finished"],
+    }
     return {
-        "facts": 100 * (scores["facts"] or 0.0),
-        "repeated": 100 * (scores["repeated_trigrams"] or 0.0),
-        "finished": 100 * (reference_free_scores(longer)["finished"] or 0.0),
-        "seconds": seconds[len(seconds) // 2],
+        **{key: None if share is None else 100 * share for key, share in shares.items()},
+        "seconds": statistics.median(entry["seconds"] for entry in written),
         "memory": max(entry["memory"] for entry in written),
     }
+
+
+def cell(key: str, value: float | None) -> str:
+    """A number of `quality` as the table has it."""
+    digits = {"memory": 0, "seconds": 2}.get(key, 1)
+    return "–" if value is None else f"{value:.{digits}f}"
+
+
+def rows_of(path: Path, skip: int, documents: int) -> list[dict]:
+    """Rows of a development part; none where it is not there, since prepare.py writes no empty ones."""
+    if not path.exists():
+        return []
+    with path.open(encoding="utf-8") as lines:
+        return [json.loads(line) for line in islice(lines, skip, skip + documents)]
 
 
 def bert_scores(written: list[str], references: list[str]) -> float:
@@ -132,23 +167,29 @@ def main() -> None:
     )
     parser.add_argument("--bert", action="store_true", help="with BERTScore")
     arguments = parser.parse_args()
+    rows_by_domain: dict[str, list[dict]] = {}
+    for domain in arguments.domains:
+        rows_by_domain[domain] = rows_of(arguments.pairs / f"{domain}.jsonl", arguments.skip, arguments.documents)
+        if not rows_by_domain[domain]:
+            print(f"{domain}: no rows", file=sys.stderr)
+    if not any(rows_by_domain.values()):
+        raise SystemExit(f"nothing to score in {arguments.pairs}")
+    entries: dict[tuple[str, str], list[dict]] = {}
+    for name in arguments.systems:  # all are written before any is scored, which takes memory too
+        summarize: list[Summarize] = []
+        for domain, rows in rows_by_domain.items():
+            entries[name, domain] = summaries(name, rows, domain, arguments.output, summarize) if rows else []
     print("| domain | system | ROUGE-1 / 2 / Lsum | BERTScore | facts | repeated | finished | seconds | memory |")
     print("|---|---|---|---|---|---|---|---|---|")
-    loaded: dict[str, list[Summarize]] = {name: [] for name in arguments.systems}
-    for domain in arguments.domains:
-        lines = (arguments.pairs / f"{domain}.jsonl").read_text(encoding="utf-8").splitlines()
-        rows = [json.loads(line) for line in lines[arguments.skip :][: arguments.documents]]
-        references = [row["summary"] for row in rows]
-        for name in arguments.systems:
-            written = summaries(name, rows, domain, arguments.output, loaded[name])
+    for (domain, rows), name in product(rows_by_domain.items(), arguments.systems):
+        if rows:
+            references = [row["summary"] for row in rows]
+            written = entries[name, domain]
             texts = [entry["summary"] for entry in written]
             rouge, _ = score_documents(texts, references, True, "punkt")
             means = [sum(rouge[kind]) / len(rows) for kind in ("rouge1", "rouge2", "rougeLsum")]
             bert = f"{bert_scores(texts, references):.1f}" if arguments.bert else ""
-            other = " | ".join(
-                f"{value:.0f}" if key == "memory" else f"{value:.2f}" if key == "seconds" else f"{value:.1f}"
-                for key, value in quality(rows, written).items()
-            )
+            other = " | ".join(cell(key, value) for key, value in quality(rows, written).items())
             rouges = " / ".join(f"{mean:.1f}" for mean in means)
             print(f"| {domain} | {name.partition('=')[0]} | {rouges} | {bert} | {other} |")
             sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""The scripts of examples/experiments as modules, for tests that call their functions."""
+"""The scripts of examples/experiments and examples/mini as modules, for tests that call their functions."""
 
 import importlib.util
 import sys
@@ -7,10 +7,11 @@ from types import ModuleType
 
 
 EXPERIMENTS = Path(__file__).parents[2] / "examples" / "experiments"
+MINI = EXPERIMENTS.with_name("mini")
 
 
-def load_script(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"experiments_{name}", EXPERIMENTS / f"{name}.py")
+def load_script(name: str, folder: Path = EXPERIMENTS) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"{folder.name}_{name}", folder / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

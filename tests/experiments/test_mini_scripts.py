@@ -1,0 +1,251 @@
+"""The scripts of examples/mini, and queries.py, on made-up rows: what is kept, counted and written."""
+
+import bz2
+import gzip
+import json
+import lzma
+import random
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from tests.experiments.scripts import MINI, load_script
+
+
+ROWS = [
+    {
+        "document": f"Bee {name} dances at noon. The {name} hive hums.",
+        "summary": f"Bee {name} dances.",
+        "length": length,
+    }
+    for name, length in zip(("Ada", "Bea", "Cleo", "Dora"), ("line", "short", "long", "short"), strict=True)
+]
+
+
+def write_rows(path: Path, rows: list[dict[str, Any]]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+
+
+def lines(path: Path) -> list[Any]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+@pytest.fixture
+def scores(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """scores.py, whose systems write their name and the beginning of the document; `calls` says for what."""
+    script = load_script("scores", MINI)
+    script.calls = []
+
+    def system(name: str) -> Any:
+        def summarize(document: str, length: str) -> str:
+            script.calls.append((name, document, length))
+            return f"{name}: {document[:7]}."
+
+        return summarize
+
+    monkeypatch.setattr(script, "system", system)
+    return script
+
+
+def run(script: ModuleType, monkeypatch: pytest.MonkeyPatch, *arguments: object) -> None:
+    monkeypatch.setattr(sys, "argv", [script.__file__, *map(str, arguments)])
+    script.main()
+
+
+def test_a_kept_summary_is_of_the_same_document_length_and_system(
+    scores: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def written(name: str, rows: list[dict[str, str]]) -> list[str]:
+        return [entry["summary"] for entry in scores.summaries(name, rows, "bees", tmp_path, [scores.system(name)])]
+
+    first = written("bee=a", ROWS[:2])
+    assert written("bee=a", ROWS) == [*first, "bee=a: Bee Cle.", "bee=a: Bee Dor."]  # goes on
+    assert len(scores.calls) == 4
+    assert written("bee=a", ROWS[2:]) == ["bee=a: Bee Cle.", "bee=a: Bee Dor."]
+    assert len(scores.calls) == 4
+    assert written("bee=b", ROWS[:1]) == ["bee=b: Bee Ada."]
+    written("bee=a", [{**ROWS[0], "length": "long"}])
+    assert scores.calls[4:] == [("bee=b", ROWS[0]["document"], "line"), ("bee=a", ROWS[0]["document"], "long")]
+
+
+def test_rows_that_were_kept_without_a_digest_are_written_anew(scores: ModuleType, tmp_path: Path) -> None:
+    write_rows(tmp_path / "bee" / "bees.jsonl", [{"summary": "Whose?", "seconds": 1.0, "memory": 1.0}])
+    entries = scores.summaries("bee", ROWS[:1], "bees", tmp_path, [scores.system("bee")])
+    assert [entry["summary"] for entry in entries] == ["bee: Bee Ada."]
+
+
+def test_what_is_not_counted_has_no_number_and_empty_domains_are_said(
+    scores: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_rows(tmp_path / "lines.jsonl", ROWS[:1])
+    write_rows(tmp_path / "empty.jsonl", [])
+    common = ("bee", "--pairs", tmp_path, "--output", tmp_path / "out", "--domains")
+    run(scores, monkeypatch, *common, "empty", "lines", "missing")
+    printed = capsys.readouterr()
+    assert [line for line in printed.err.splitlines() if "rows" in line] == ["empty: no rows", "missing: no rows"]
+    (row,) = printed.out.splitlines()[2:]
+    assert row.split(" | ")[6] == "–"
+    assert row.startswith("| lines | bee |")
+    with pytest.raises(SystemExit, match="nothing to score"):
+        run(scores, monkeypatch, *common, "missing")
+
+
+def test_all_is_written_before_anything_is_scored(
+    scores: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for domain in ("one", "two"):
+        write_rows(tmp_path / f"{domain}.jsonl", ROWS)
+    score = scores.score_documents
+    seen: list[int] = []
+    monkeypatch.setattr(scores, "score_documents", lambda *args: (seen.append(len(scores.calls)), score(*args))[1])
+    run(scores, monkeypatch, "bee", "--pairs", tmp_path, "--output", tmp_path / "out", "--domains", "one", "two")
+    assert seen == [8, 8]
+
+
+def test_seconds_are_a_median_and_memory_is_in_megabytes(scores: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = [{"summary": "A bee.", "seconds": seconds, "memory": 1.0} for seconds in (1.0, 2.0, 4.0, 9.0)]
+    assert scores.quality(ROWS, written)["seconds"] == 3.0
+    peak = scores.peak_memory()
+    monkeypatch.setattr(scores.sys, "platform", "darwin" if sys.platform != "darwin" else "linux")
+    assert scores.peak_memory() != pytest.approx(peak, rel=0.5)
+
+
+def test_answers_are_of_the_same_checkpoint(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    for name in ("prepare", "scores"):  # those of mini, which no other test is to find
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    script = load_script("queries")
+    for name in ("prepare", "scores"):
+        sys.modules.pop(name, None)
+    rows = [
+        {"kind": kind, "text": row["document"], "query": "Who?", "answers": [row["summary"]]}
+        for row in ROWS
+        for kind in ("stories", "meetings")
+    ]
+    calls: list[tuple[str, int]] = []
+
+    def system(name: str) -> Any:
+        def answer(asked: list[dict[str, Any]]) -> list[str]:
+            calls.append((name, len(asked)))
+            return [name] * len(asked)
+
+        return answer
+
+    monkeypatch.setattr(script, "system", system)
+    monkeypatch.setattr(script, "held_out", lambda folder: rows)
+    output = tmp_path / "not" / "there"
+    script.scores(tmp_path, output, ["variant=a"])
+    assert [entry["answer"] for entry in lines(output / "variant.jsonl")] == ["variant=a"] * 8
+    (output / "variant.jsonl").write_text(
+        "".join((output / "variant.jsonl").read_text().splitlines(keepends=True)[:6])
+    )
+    calls.clear()
+    script.scores(tmp_path, output, ["variant=a"])  # goes on
+    assert calls == [("variant=a", 2)]
+    calls.clear()
+    script.scores(tmp_path, output, ["variant=b"])
+    assert calls == [("variant=b", 6), ("variant=b", 2)]
+
+
+def test_common_words_are_those_of_all_files(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = load_script("common_words", MINI)
+    monkeypatch.setattr(script, "SMALLEST_KIND", 1)
+    monkeypatch.setattr(script, "KINDS", 1)
+    for name in ("hums", "dances"):
+        write_rows(tmp_path / f"{name}.jsonl", [{"document": "A bee", "summary": f"The bee {name}", "set": name}])
+    write_rows(tmp_path / "empty.jsonl", [])
+    files = [tmp_path / f"{name}.jsonl" for name in ("hums", "empty", "dances")]
+    run(script, monkeypatch, *files)
+    assert {"hums", "dances"} <= set(capsys.readouterr().out.split())
+    run(script, monkeypatch, "--check", *files)
+    printed = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert [row[0] for row in printed[1:]] == ["hums", "empty", "dances"]
+    assert printed[2] == ["empty", "no", "rows"]
+
+
+# prepare.py
+
+WORDS = [f"{a}{b}{c}" for a in "bdfgk" for b in "aeiou" for c in "lmnrst"]
+
+
+def text(seed: str) -> str:
+    generator = random.Random(seed)
+    return " ".join(f"{' '.join(generator.choices(WORDS, k=14)).capitalize()}." for _ in range(4))
+
+
+def rows_of_a_set(script: ModuleType, name: str) -> list[dict[str, str]]:
+    """Two documents to train on, a held-out one, and one that has a passage of it and nothing to learn."""
+    keys = [f"{name} {number}" for number in range(400)]
+    held = next(key for key in keys if script.is_development(key))
+    train = [key for key in keys if not script.is_development(key)][:3]
+    rows = [{"source": key, "document": text(key), "summary": text(key).split(".")[0] + "."} for key in (*train, held)]
+    rows[0] |= {"document": f"{text('other')} {text(held)}", "summary": "Nothing of this was ever in there."}
+    return rows
+
+
+@pytest.fixture
+def prepare() -> ModuleType:
+    return load_script("prepare", MINI)
+
+
+def test_what_is_held_out_is_not_in_the_warm_up(
+    prepare: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    rows = rows_of_a_set(prepare, "elife_abstract")
+    (tmp_path / "elife_abstract.jsonl.xz").write_bytes(lzma.compress("\n".join(map(json.dumps, rows)).encode()))
+    run(prepare, monkeypatch, "--data", tmp_path, "--output", tmp_path / "out")
+    documents = [row["document"] for row in rows]
+    assert [row["document"] for row in lines(tmp_path / "out" / "pairs" / "papers.jsonl")] == documents[3:]
+    assert {row["document"] for row in lines(tmp_path / "out" / "pairs" / "train.jsonl")} == set(documents[1:3])
+    warm_up = lines(tmp_path / "out" / "warm_up" / "train.jsonl")
+    assert sorted(row["text"] for row in warm_up) == sorted(documents[1:3])
+    assert lines(tmp_path / "out" / "warm_up" / "validation.jsonl") == [{"text": documents[3]}]
+
+
+def test_sets_are_read_as_they_are_compressed(
+    prepare: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    ways = {"": bytes, ".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}
+    (tmp_path / "pairs").mkdir()
+    for suffix, way in ways.items():
+        rows = "\n".join(map(json.dumps, rows_of_a_set(prepare, "digitalgov")))
+        place = tmp_path / "pairs" if suffix == ".gz" else tmp_path
+        path = place / f"digitalgov.jsonl{suffix}"
+        path.write_bytes(way(rows.encode()))
+        assert prepare.file_of(tmp_path, "digitalgov") == path
+        assert len(list(prepare.read(tmp_path, "digitalgov"))) == 4
+        path.unlink()
+    (tmp_path / "digitalgov.jsonl").write_text("{")
+    with pytest.raises(SystemExit, match=r"digitalgov.jsonl:1: broken JSON"):
+        list(prepare.read(tmp_path, "digitalgov"))
+
+
+@pytest.mark.parametrize("there", [False, True], ids=["no folder", "no set"])
+def test_a_wrong_folder_leaves_what_was_written(
+    prepare: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, there: bool
+) -> None:
+    write_rows(tmp_path / "out" / "pairs" / "train.jsonl", ROWS)
+    if there:
+        write_rows(tmp_path / "data" / "others.jsonl", ROWS)
+    with pytest.raises(SystemExit, match="has none of the sets"):
+        run(prepare, monkeypatch, "--data", tmp_path / "data", "--output", tmp_path / "out")
+    assert lines(tmp_path / "out" / "pairs" / "train.jsonl") == ROWS
+
+
+def test_of_nothing_held_out_no_file_is_written_and_a_stopped_one_leaves_the_old(
+    prepare: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    write_rows(tmp_path / "elife_abstract.jsonl", rows_of_a_set(prepare, "elife_abstract")[1:3])
+    run(prepare, monkeypatch, "--data", tmp_path, "--output", tmp_path / "out")
+    train = tmp_path / "out" / "pairs" / "train.jsonl"
+    assert len(lines(train)) == 2
+    assert not (tmp_path / "out" / "pairs" / "papers.jsonl").exists()
+    with pytest.raises(TypeError):
+        prepare.write(train, [{"document": "a"}, {"document": {1, 2}}])
+    assert len(lines(train)) == 2
