@@ -95,3 +95,18 @@ def test_a_table_of_another_machine_is_left_alone(load, tmp_path):
     with pytest.raises(SystemExit, match=r"of another setting or machine: Old\."):
         load("measuring").update(card, "New.", ["model", "time"], [["BART", "4"]], keys=1)
     assert card.read_text(encoding="utf-8") == before
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_model_is_measured_in_the_number_format_of_its_name(load, monkeypatch, dtype):
+    benchmark, made = load("end_to_end"), []
+
+    def pipeline(*args, **kwargs):
+        made.append(benchmark.transformers.pipeline(*args, **kwargs))
+        return made[0]
+
+    monkeypatch.setattr(benchmark, "pipeline", pipeline)
+    name = "hat_bart" if dtype == torch.float32 else "hat_bart_bfloat16"
+    summarize = benchmark.with_pipeline(name, benchmark.TINY, 3)
+    assert {parameter.dtype for parameter in made[0].model.parameters()} == {dtype}
+    assert summarize(benchmark.documents(1, 40), 1)[1] == 3
