@@ -141,7 +141,7 @@ def test_a_model_elsewhere_is_refused():
 @pytest.mark.parametrize("dtype", ["bfloat16", torch.bfloat16])
 def test_a_dtype_that_comes_too_late_is_not_ignored_silently(dtype, tiny_model, processor, caplog):
     pipeline("summarization", model=tiny_model, processor=processor, device="cpu", dtype=dtype)
-    said = 'dtype="bfloat16" is for a model that is loaded by name; this one is float32: call model.to(torch.bfloat16).'
+    said = 'dtype="bfloat16" is for a model that is loaded by name; this one is float32: call model.to(torch.bfloat16)'
     assert caplog.text.count(said) == 1
 
 
