@@ -114,6 +114,8 @@ def with_pipeline(name: str, shape: dict[str, int], new_tokens: int) -> Summariz
         pipe = pipeline("summarization", model=hier_models.MINI, dtype=dtype)
     else:
         model, tokenizer = make_random(name, shape)
+        if dtype == "bfloat16":  # `pipeline` casts only what it loads itself
+            model = model.to(torch.bfloat16)
         processors = {"hat_bart": "HatBartProcessor", "top_down_transformer": "TopDownTransformerProcessor"}
         reads = {"processor": getattr(hier_models, processors[name])(tokenizer)} if name in processors else {}
         pipe = pipeline("summarization", model=model, dtype=dtype, **(reads or {"tokenizer": tokenizer}))

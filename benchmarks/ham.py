@@ -26,7 +26,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
-from measuring import DEVICE, Run, machine, medians, peak_of_training, table, training_step, update
+from measuring import DEVICE, Run, benchmark_of, machine, medians, peak_of_training, table, training_step, update
 
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # for the references, which are no part of the package
@@ -36,7 +36,7 @@ VOCABULARY = 8000
 TRAINING = {"lines": 64, "keyword": 2, "before": 24, "target": 8}
 DECODING = {"lines": 16, "beams": 5, "tokens": 8}
 READING = {"contexts": 16, "words": 150, "question": 12, "characters": 10, "vocabulary": 20000, "alphabet": 100}
-HEADER = ("", "depth", "time", "times depth 1")
+HEADER = ("", "depth", "time")
 
 
 def make_poem_model(depth: int) -> torch.nn.Module:
@@ -200,11 +200,13 @@ def main() -> None:
     if arguments.peak_of:
         print(json.dumps(peak_of_training(lambda: poem_training(arguments.peak_of))))
         return
-    rows = measure(arguments)
     setting = f"512 units, vocabulary {VOCABULARY:,}, float32; {machine()}."
-    print(f"{setting}\n\n{table(HEADER, rows)}")
     if arguments.update:
-        update(arguments.update, setting, HEADER, rows, keys=2)
+        benchmark_of(arguments.update, setting)
+    rows, header = measure(arguments), (*HEADER, f"times depth {arguments.depths[0]}")
+    print(f"{setting}\n\n{table(header, rows)}")
+    if arguments.update:
+        update(arguments.update, setting, header, rows, keys=2)
 
 
 if __name__ == "__main__":

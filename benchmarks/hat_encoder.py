@@ -15,6 +15,7 @@ import torch
 from measuring import (
     DEVICE,
     Run,
+    benchmark_of,
     dtype_name,
     machine,
     medians,
@@ -103,6 +104,8 @@ def main() -> None:
         print(peak_of_training(lambda: make_training_step(arguments.peak_of, dtypes[0])))
         return
     setting = f"Batch {BATCH}, {TOKENS} tokens, {SENTENCE} a sentence; {machine()}; in brackets: times RoBERTa's."
+    if arguments.update:
+        benchmark_of(arguments.update, setting)
     rows = measure(dtypes, arguments.repeats)
     print(f"{setting}\n\n{table(HEADER, rows)}")
     if arguments.update:

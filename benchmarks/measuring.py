@@ -1,4 +1,4 @@
-"""What the benchmarks share: time and memory taken alike for a model and its peers, and the table of it."""
+"""What the benchmarks share: time and memory taken alike for a model and its peers, the table of it, and papers."""
 
 import gc
 import json
@@ -10,8 +10,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
+from importlib.resources import files
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -170,15 +171,41 @@ def machine() -> str:
     return f"{torch.get_num_threads()} threads of {platform.machine()} {amx}, torch {torch.__version__}"
 
 
+def papers(count: int) -> list[dict[str, Any]]:
+    """Papers of the package aclsum, evenly chosen; all, where it has fewer."""
+    found = sorted(files("aclsum").joinpath("dataset", "paper_jsons").iterdir(), key=lambda file: file.name)
+    count = min(count, len(found))
+    chosen = [found[number * len(found) // count] for number in range(count)]
+    return [json.loads(file.read_text(encoding="utf-8")) for file in chosen]
+
+
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Lay rows out in Markdown."""
     return "\n".join("| " + " | ".join(cells) + " |" for cells in [header, ["---"] * len(header), *rows])
 
 
 def update(card: Path, setting: str, header: Sequence[str], rows: Sequence[Sequence[str]], keys: int = 2) -> None:
-    """Put rows into the table between a card's benchmark marks; rows that were not measured now stay.
+    """Put rows into the table between a card's benchmark marks; rows and cells ("–") not measured now stay.
 
     The first `keys` cells of a row tell it from others. Where the old table has another header, nothing of it stays.
+    """
+    head, old, tail = benchmark_of(card, setting)
+    lines = [line for line in old.splitlines() if line.startswith("| ")]
+    known = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    before = {tuple(cells[:keys]): cells for cells in known[2:] if known[0] == list(header)}
+    measured = [
+        [
+            last if cell == "–" else cell
+            for cell, last in zip(cells, before.pop(tuple(cells[:keys]), cells), strict=True)
+        ]
+        for cells in rows
+    ]
+    card.write_text(f"{head}\n{setting}\n\n{table(header, [*before.values(), *measured])}\n{tail}")
+
+
+def benchmark_of(card: Path, setting: str) -> tuple[str, str, str]:
+    """What a card has up to its benchmark, in it and behind it; call it before measuring too, to end early.
+
     A table of another setting or machine is left alone: rows of two would stand under the name of one.
     """
     begin, end = "<!-- benchmark: begin -->", "<!-- benchmark: end -->"
@@ -191,9 +218,4 @@ def update(card: Path, setting: str, header: Sequence[str], rows: Sequence[Seque
         sys.exit(
             f"{card} has a table of another setting or machine: {measured_on}\nEmpty it, and measure all its rows."
         )
-    lines = [line for line in old.splitlines() if line.startswith("| ")]
-    known = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
-    measured = {tuple(cells[:keys]) for cells in rows}
-    same = known[:1] == [list(header)]
-    kept = [cells for cells in known[2:] if same and tuple(cells[:keys]) not in measured]
-    card.write_text(f"{head}{begin}\n{setting}\n\n{table(header, [*kept, *rows])}\n{end}{tail}")
+    return head + begin, old, end + tail

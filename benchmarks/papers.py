@@ -16,10 +16,10 @@ import os
 import sys
 import tempfile
 import time
-from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
-from measuring import cost_of_command, machine, table
+from measuring import cost_of_command, machine, papers, table
 
 from hier_models.cli.documents import open_documents
 from hier_models.journal import digest
@@ -28,11 +28,9 @@ from hier_models.journal import digest
 MILLION = 1_000_000
 
 
-def papers(count: int) -> list[str]:
-    """The text of some papers, without abstracts and references."""
-    found = sorted(files("aclsum").joinpath("dataset", "paper_jsons").iterdir(), key=lambda file: file.name)
-    chosen = [json.loads(file.read_text(encoding="utf-8")) for file in found[:: len(found) // count][:count]]
-    return ["\n\n".join(part["text"] for part in paper["pdf_parse"]["body_text"]) for paper in chosen]
+def text_of(paper: dict[str, Any]) -> str:
+    """Without abstract and references."""
+    return "\n\n".join(part["text"] for part in paper["pdf_parse"]["body_text"])
 
 
 def write(folder: str, texts: list[str]) -> Path:
@@ -70,7 +68,7 @@ def main() -> None:
     parser.add_argument("--price", type=float, default=0.05, help="of a core hour, in any currency")
     arguments = parser.parse_args()
     options = ["-m", arguments.model, "--dtype", arguments.dtype]
-    texts = papers(arguments.papers)
+    texts = [text_of(paper) for paper in papers(arguments.papers)]
     words = sum(len(text.split()) for text in texts) // len(texts)
     reading = seconds_of_reading(texts)
     load = " ".join(f"{value:.1f}" for value in os.getloadavg())

@@ -10,19 +10,17 @@ is not its text: its authors, its reference list, a running head, page numbers, 
 import argparse
 import difflib
 import html
-import json
 import re
 import shutil
 import tempfile
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import pypdfium2
-from measuring import table
+from measuring import papers, table
 from playwright.sync_api import Browser, sync_playwright
 
 from hier_models.data.document_files import read_document, say_left_out
@@ -35,11 +33,6 @@ SMALL = '<div style="font-size: 7pt; width: 100%; text-align: center">{}</div>'
 NUMBER = SMALL.format('<i class="pageNumber"></i>')
 MARGIN = {"top": "20mm", "bottom": "20mm", "left": "18mm", "right": "18mm"}
 OPTIONS: dict[str, Any] = {"display_header_footer": True, "footer_template": NUMBER, "margin": MARGIN}
-
-
-def papers(count: int) -> list[dict[str, Any]]:
-    found = sorted(files("aclsum").joinpath("dataset", "paper_jsons").iterdir(), key=lambda file: file.name)
-    return [json.loads(file.read_text(encoding="utf-8")) for file in found[:: len(found) // count][:count]]
 
 
 def text_of(paper: dict[str, Any]) -> list[tuple[str, str]]:

@@ -8,6 +8,7 @@ the server alone used. Documents are the sentences of docs/ferry.txt in other or
 
 import argparse
 import json
+import math
 import os
 import random
 import re
@@ -46,6 +47,11 @@ def ask(url: str, text: str) -> float:
     return time.perf_counter() - begun
 
 
+def late(times: list[float]) -> float:
+    """What 99 % of the times are not above."""
+    return sorted(times)[math.ceil(0.99 * len(times)) - 1]
+
+
 def served(model: str, batch_size: int, clients: list[int], texts: list[str]) -> list[list[str]]:
     """A row for each number of clients, each of which asks again when it has its answer."""
     options = ["--batch-size", str(batch_size), "--port", "0", "--timeout", "3600", "--queue", str(len(texts))]
@@ -73,10 +79,9 @@ def served(model: str, batch_size: int, clients: list[int], texts: list[str]) ->
             for thread in threads:
                 thread.join()
             taken, used = time.perf_counter() - begun, processor_seconds(process) - used
-            late = sorted(times)[min(len(times) - 1, int(0.99 * len(times)))]
             rates = [f"{len(times) / used:.2f}", f"{len(times) / taken:.2f}"]
             rows.append(
-                ["serve", str(batch_size), str(count), *rates, f"{statistics.median(times):.2f}", f"{late:.2f}"]
+                ["serve", str(batch_size), str(count), *rates, f"{statistics.median(times):.2f}", f"{late(times):.2f}"]
             )
             print(rows[-1], file=sys.stderr, flush=True)
     finally:

@@ -42,6 +42,7 @@ from measuring import (
     DEVICE,
     Cost,
     Run,
+    benchmark_of,
     cost,
     dtype_name,
     machine,
@@ -148,7 +149,11 @@ def _longt5(kind: str) -> Callable[[dict[str, Any], int], torch.nn.Module]:
             local_radius=WINDOW // 2 - 1,  # blocks of 512
             encoder_attention_type=kind,
         )
-        return LongT5EncoderModel(config)
+        encoder = LongT5EncoderModel(config)
+        for module in encoder.modules():  # its configuration has one dropout for attention weights and all else
+            if isinstance(getattr(module, "dropout", None), float):
+                module.dropout = bart["attention_dropout"]
+        return encoder
 
     return make
 
@@ -316,6 +321,13 @@ def measure_all(names: list[str], mode: str, dtype: torch.dtype, lengths: list[i
     return [cells + [""] * (len(HEADER) - len(cells)) for cells in rows]
 
 
+def heading(modes: list[str]) -> str:
+    """What is measured, as the table is headed."""
+    encoding, generation = {*modes} != {"generation"}, "generation" in modes
+    parts = ["Encoders alone"] * encoding + ["Generation from what is encoded"] * generation
+    return "; ".join(parts)
+
+
 def dtype_of(name: str, dtype: torch.dtype) -> str:
     """Of the model, as the table has it."""
     return "int8" if name.endswith(INT8) else dtype_name(dtype)
@@ -332,12 +344,14 @@ def main() -> None:
     arguments = parser.parse_args()
     if "generation" in arguments.modes and not GENERATORS.keys() >= {*arguments.models}:
         parser.error(f"--modes generation is for --models {', '.join(GENERATORS)}")
+    setting = f"{heading(arguments.modes)}, batch 1; {machine()}."
+    if arguments.update:
+        benchmark_of(arguments.update, setting)
     os.environ["THP_MEM_ALLOC_ENABLE"] = "1"  # of the processes that measure
     rows = []
     for mode, dtype in itertools.product(arguments.modes, arguments.dtypes):
         kind = getattr(torch, dtype)
         rows += measure_all(arguments.models, mode, kind, sorted(arguments.lengths), arguments.repeats)
-    setting = f"Encoders alone, batch 1; {machine()}."
     print(f"{setting}\n\n{table(HEADER, rows)}")
     if arguments.update:
         update(arguments.update, setting, HEADER, rows, keys=4)

@@ -79,6 +79,8 @@ class HierPipeline(Pipeline):
         super().__init__(**kwargs)
         if dtype in ("int8", torch.int8):
             to_int8(self.model)
+        else:
+            self._check_dtype(dtype)
 
     def forward(self, model_inputs: Any, **forward_params: Any) -> Any:
         """Run the model without dropout, also while it is in training."""
@@ -95,6 +97,19 @@ class HierPipeline(Pipeline):
         # A checkpoint that was loaded with its own copy of this file keeps it.
         if getattr(self.model.config, "custom_pipelines", None):
             custom_object_save(self, save_directory)
+
+    def _check_dtype(self, dtype: Any) -> None:
+        """Say so where the model, which was loaded before, is of another number format than the one asked for."""
+        wanted = getattr(torch, dtype, None) if isinstance(dtype, str) else dtype
+        # Some models keep a few of their parameters in float32, so one in the format asked for is enough.
+        formats = {parameter.dtype for parameter in self.model.parameters() if parameter.is_floating_point()}
+        if isinstance(wanted, torch.dtype) and formats and wanted not in formats:
+            named, is_of = (str(each).removeprefix("torch.") for each in (wanted, self.model.dtype))
+            self._say_once(
+                "dtype",
+                f'dtype="{named}" is for a model that is loaded by name; this one is {is_of}: call '
+                f"model.to(torch.{named}).",
+            )
 
     def _say_once(self, kind: str, message: str, log: Any = logger) -> None:
         if kind not in self._warned:

@@ -1,4 +1,4 @@
-"""Linear layers in int8, `dtype="int8"`: what they give, what is left as it is, what is said where it is no gain."""
+"""Linear layers in int8, `dtype="int8"`: what they give, what is left, what is said where it or another is no gain."""
 
 import logging
 
@@ -136,3 +136,22 @@ def test_it_is_tried_once(trial, monkeypatch):
 def test_a_model_elsewhere_is_refused():
     with pytest.raises(ValueError, match='dtype="int8" is for CPUs, and the model is on meta'):
         to_int8(nn.Linear(4, 4, device="meta"))
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", torch.bfloat16])
+def test_a_dtype_that_comes_too_late_is_not_ignored_silently(dtype, tiny_model, processor, caplog):
+    pipeline("summarization", model=tiny_model, processor=processor, device="cpu", dtype=dtype)
+    said = 'dtype="bfloat16" is for a model that is loaded by name; this one is float32: call model.to(torch.bfloat16)'
+    assert caplog.text.count(said) == 1
+
+
+@pytest.mark.parametrize("settings", [{}, {"dtype": "float32"}, {"dtype": "auto"}])
+def test_nothing_is_said_of_a_dtype_that_a_model_has(settings, tiny_model, processor, caplog):
+    pipeline("summarization", model=tiny_model, processor=processor, device="cpu", **settings)
+    assert "loaded by name" not in caplog.text
+
+
+def test_nothing_is_said_of_a_dtype_that_a_model_is_loaded_in(caplog):
+    loaded = pipeline("summarization", model=hier_models.MINI, dtype="bfloat16", device="cpu").model
+    assert loaded.dtype == torch.bfloat16
+    assert "loaded by name" not in caplog.text
