@@ -23,10 +23,14 @@ SOURCE, TARGET, BATCH, TRAIN, VALIDATION = 128, 40, 8, 1600, 96  # tokens, token
 LEARNING_RATE, WARM_UP = 2e-4, 20
 
 
-def read(path, tokenizer):
-    """The first pairs of a file, cut."""
+def read(path):
+    """The first pairs of a file."""
     with (lzma.open if path.endswith(".xz") else open)(path, "rt", encoding="utf-8") as lines:
-        rows = [json.loads(line) for line in islice(lines, VALIDATION + TRAIN)]
+        return [json.loads(line) for line in islice(lines, VALIDATION + TRAIN)]
+
+
+def tokenized(rows, tokenizer):
+    """Pairs as token ids, cut."""
     lengths = {"document": SOURCE, "summary": TARGET}
     return [
         [tokenizer(row[name], truncation=True, max_length=most)["input_ids"] for name, most in lengths.items()]
@@ -93,6 +97,12 @@ def main():
     parser.add_argument("--begin", nargs="+", default=["first", "last", "even"])
     parser.add_argument("--cross", nargs="+", default=["self", "random"])
     arguments = parser.parse_args()
+    # At the start: a training without the steps that are asked for would end as if nothing were missing.
+    if not 0 <= min(arguments.at) <= max(arguments.at) <= TRAIN // BATCH:
+        parser.error(f"--at: trainings have {TRAIN // BATCH} steps ({TRAIN} pairs, {BATCH} a step)")
+    read_pairs = read(arguments.data)
+    if (number := len(read_pairs)) < VALIDATION + TRAIN:
+        parser.error(f"--data: {number} pairs, and {VALIDATION + TRAIN} are needed ({VALIDATION} to validate on)")
     runs = [(b, c, s) for b in arguments.begin for c in arguments.cross for s in arguments.seeds]
     for begin, cross, seed in runs:
         start = time.process_time()
@@ -101,7 +111,7 @@ def main():
         total, count = model.config.encoder_layers, model.config.decoder_layers
         even = [round(i * (total - 1) / max(1, count - 1)) for i in range(count)]
         begin_decoder(model, {"first": range(count), "last": range(total - count, total), "even": even}[begin], cross)
-        pairs = read(arguments.data, tokenizer)
+        pairs = tokenized(read_pairs, tokenizer)
         validation = list(batches_of(pairs[:VALIDATION], tokenizer))
         rows = random.Random(seed).sample(pairs[VALIDATION:], TRAIN)[: BATCH * max(arguments.at)]
         losses = train(model, batches_of(rows, tokenizer), validation, arguments.at)

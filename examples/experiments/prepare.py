@@ -619,6 +619,9 @@ def prepare(
     """Make the files of all experiments whose data sets are there."""
     names = sorted({name for experiment in EXPERIMENTS.values() for name in experiment.sources} | {BOOKS})
     sets = {name: rows for name in tqdm(names, desc="reading") if (rows := read(data, name)) is not None}
+    if not any(set(experiment.sources) <= set(sets) for experiment in EXPERIMENTS.values()) and BOOKS not in sets:
+        # Before anything is written: finished files would be replaced by empty ones.
+        raise typer.BadParameter(f"{data} has all data sets of no experiment; README.md names them")
     for name in sorted(set(names) - set(sets)):
         typer.echo(f"{name}: not in {data}; experiments with it are left out", err=True)
     made: dict[str, dict[str, list[Row]]] = {}
@@ -649,8 +652,12 @@ def prepare(
         counts[name] |= {part: size(parts[part]) for part in PARTS}
         counts[name]["left_out"] = numbers
         made[name] = parts
-    parts, listed, counts["warm_up"] = warm_up(made, sets)
+    parts, listed, counted = warm_up(made, sets)
     left_out += listed
+    if any(parts.values()):
+        counts["warm_up"] = counted
+    else:  # as with poems alone, which the warm-up does not take: finished files stay
+        parts = {}
     for part, rows in parts.items():
         write(output / "warm_up" / f"{part}.jsonl", rows)
         write(output / "passages" / f"{part}.jsonl", passages(rows, PASSAGE_WORDS))

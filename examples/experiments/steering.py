@@ -51,6 +51,8 @@ def main(
     with file.open(encoding="utf-8") as lines:
         texts = [json.loads(line)["document"] for line in lines]
     rows = drawn_phrases(texts, most_words, seed)[:documents]
+    if not rows:
+        raise typer.BadParameter(f"{file} has no document of at most {most_words} words with two phrases to draw")
     for model in models:
         summarize = pipeline("summarization", model=str(model), num_beams=1)
         stands = {}

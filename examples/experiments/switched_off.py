@@ -22,6 +22,7 @@ from transformers import AutoModelForSeq2SeqLM, AutoProcessor, PreTrainedModel, 
 import hier_models  # noqa: F401  # registers the families
 from hier_models.data import chunk_parallel, load_documents, load_parallel, tokenize_documents
 from hier_models.data.parallel import DOCUMENT, SENTENCES
+from hier_models.pipelines.document_pipeline_hier import prefix_of, task_params
 from hier_models.pipelines.importance_tagger_hier import load_importance_tagger
 from hier_models.training import DataArguments, perplexity
 from hier_models.training.tasks.base import at_most
@@ -100,13 +101,14 @@ def parts(config: Any) -> dict[str, SwitchOff]:
     return found
 
 
-def read(data: DataArguments, task: str, processor: Any) -> Dataset:
+def read(data: DataArguments, task: str, processor: Any, config: Any) -> Dataset:
     """Tokenize the documents to test on.
 
     Args:
         data: Where they are, and their lengths.
         task: Of the recipe, summarization or translation.
         processor: The model's processor, or its tokenizer.
+        config: The model's configuration, which remembers how it was trained to read.
 
     Returns:
         A row for each document, or for each chunk of a document to translate.
@@ -117,8 +119,11 @@ def read(data: DataArguments, task: str, processor: Any) -> Dataset:
         if data.importance_tagger is not None:
             importance = load_importance_tagger(data.importance_tagger, batch_size=8)
         source, split = data.source_of("test")
-        columns = {name: getattr(data, name) for name in READING}
+        columns = {name: getattr(data, name) for name in READING} | {"query_column": data.query_column or ""}
         part = at_most(load_documents(**data.loading(str(source), split), **columns), data.max_test_documents)
+        # As the task reads them, or the perplexity would be of other documents than those of the test.
+        remembered = task_params(config, "summarization").get("long_documents", "cut")
+        lengths |= {"long_documents": data.long_documents or remembered, "prefix": prefix_of(config, "summarization")}
         return tokenize_documents(part, processor, importance=importance, **lengths)
     documents = load_parallel(str(data.test))
     number = min(data.max_test_documents or len(documents), len(documents))
@@ -128,15 +133,18 @@ def read(data: DataArguments, task: str, processor: Any) -> Dataset:
 
 def main(
     models: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs of a comparison.")],
-    documents: Annotated[int | None, typer.Option(min=1, metavar="N", help="Test documents to read; all.")] = None,
+    documents: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Test documents to read; as many as the recipe says.")
+    ] = None,
 ) -> None:
     """Print a line for each model and part: the perplexity of the references, whole and switched off."""
     recipes = {folder: _recipe_of(folder) for folder in models}
     for folder, recipe in recipes.items():
-        data = DataArguments(**{**recipe["data"], "max_test_documents": documents})
+        fewer = {} if documents is None else {"max_test_documents": documents}
+        data = DataArguments(**{**recipe["data"], **fewer})
         processor = AutoProcessor.from_pretrained(folder)
-        rows = read(data, recipe["run"]["task"], processor)
         whole = AutoModelForSeq2SeqLM.from_pretrained(folder)
+        rows = read(data, recipe["run"]["task"], processor, whole.config)
         cells = [f"{_perplexity(whole, processor, rows):.2f}"]
         for name, switch_off in parts(whole.config).items():
             model = AutoModelForSeq2SeqLM.from_pretrained(folder)

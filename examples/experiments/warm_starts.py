@@ -7,7 +7,7 @@ A checkpoint reads this project's licence. The BART that is trained here reads r
 them. Both continue what the base itself has written; HAT-BART reads the same with a marker before every sentence.
 """
 
-import sys
+import argparse
 import tempfile
 from pathlib import Path
 
@@ -80,7 +80,9 @@ def next_tokens(model: PreTrainedModel, source: torch.Tensor, target: torch.Tens
 
 
 def main() -> None:
-    name = sys.argv[1] if len(sys.argv) > 1 else None
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("name", nargs="?", metavar="BART", help="on the Hub or in a folder; a small one, trained here")
+    name = parser.parse_args().name
     with tempfile.TemporaryDirectory() as folder:
         if name is None:
             train_base(folder)

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from trials import Batch, arguments, figure, keep, repeat, table, train
+from trials import Batch, arguments, figure, keep, named_by, repeat, table, train
 
 from hier_models import CoarseToFineLstmConfig, CoarseToFineLstmForConditionalGeneration
 
@@ -191,10 +191,11 @@ def main() -> None:
         for found in repeat(trial, seeds, model=name):
             shared = {key: value for key, value in found.items() if key != "of"}
             rows += [{**shared, "rows": size, **values} for size, values in found["of"].items()]
-    keep(rows, options.output / "coarse_to_fine_lstm.jsonl")
+    name = f"coarse_to_fine_lstm{named_by(parser, options, 'texts', 'speed')}"
+    keep(rows, options.output / f"{name}.jsonl")
     print(table(rows, ("model", "rows"), ("right row, %", "right token, %", "rows read", "ms a step")))
     shown = [{**row, "log10 of rows": torch.tensor(float(row["rows"])).log10().item()} for row in rows]
-    path = options.output / "coarse_to_fine_lstm.svg"
+    path = options.output / f"{name}.svg"
     figure(shown, "log10 of rows", "right token, %", "model", path, chance=100 / VALUES)
 
 

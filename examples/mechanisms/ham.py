@@ -83,7 +83,9 @@ def trial(model: str, hops: int, symbols: int, steps: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    arguments = trials.arguments(__doc__ or "").parse_args()
+    parser = trials.arguments(__doc__ or "")
+    arguments = parser.parse_args()
+    name = f"ham{trials.named_by(parser, arguments)}"
     all_hops, symbols, steps, seeds = (1, 2, 3, 5), 25, 200, arguments.seeds
     if arguments.quick:
         all_hops, steps, seeds = (3,), 100, 1
@@ -95,9 +97,9 @@ def main() -> None:
                 return trial(model, hops, symbols, steps)
 
             rows += trials.repeat(of_seed, seeds, hops=hops, model=model)
-    trials.keep(rows, arguments.output / "ham.jsonl")
+    trials.keep(rows, arguments.output / f"{name}.jsonl")
     print(trials.table(rows, ("hops", "model"), ("right answers", "weight of level k")))
-    picture = arguments.output / "ham.svg"
+    picture = arguments.output / f"{name}.svg"
     trials.figure(rows, "hops", "right answers", "model", picture, chance=1 / (symbols - 1))
 
 

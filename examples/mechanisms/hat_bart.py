@@ -2,8 +2,8 @@
 
 Documents of made-up sentences, of three to five words each and a full stop. "translation": each word is mapped to
 another, and a sentence's words are reversed; what is to be learned is which sentence is next, and where in it the
-decoder is. "Steps" is when 90 % of a new batch's tokens are right, given those before them; a run that ends before has
-learned it. "retrieval": behind its words, each sentence has a name. The decoder is given two words, which other
+decoder is. "Steps" is when 90 % of a new batch's tokens are right, given those before them; who comes so far has learned
+it. "retrieval": behind its words, each sentence has a name. The decoder is given two words, which other
 sentences have too, but only one has both, and is to write the name of this one; four queries for each document.
 
     python examples/mechanisms/hat_bart.py --sentences 6 12 24 48
@@ -24,7 +24,7 @@ from typing import Any
 
 import torch
 from torch.nn.utils.rnn import pad_sequence
-from trials import Batch, arguments, keep, repeat, table, train
+from trials import Batch, arguments, keep, named_by, repeat, table, train
 
 from hier_models import HatBartConfig, HatBartForConditionalGeneration
 from hier_models.models.model_outputs import HatBartEncoderOutput
@@ -133,13 +133,16 @@ def trial(seed: int, kind: str, sentences: int, steps: int, task: str, learning_
     random.seed(seed)
     model = model_of(kind, LONGEST[task] * sentences + 2)
     new = batches(kind, sentences, task)
+    learned = False  # the steps do not tell: the last one may be when it is
 
     def is_enough(step: int) -> bool:
-        return step % 50 == 0 and right(model, next(new)) >= ENOUGH
+        nonlocal learned
+        learned = step % 50 == 0 and right(model, next(new)) >= ENOUGH
+        return learned
 
     taken = len(train(model, new, steps, learning_rate, watch=is_enough))
     accuracy = sum(right(model, next(new)) for _ in range(8)) / 8
-    return {"steps": taken, "accuracy": accuracy, "learned": float(taken < steps)}
+    return {"steps": taken, "accuracy": accuracy, "learned": float(learned)}
 
 
 @torch.no_grad()
@@ -187,6 +190,7 @@ def main() -> None:
         rates, seeds = RATES[1:2], 1
     if given.task == "retrieval" and min(lengths) < 4:
         parser.error("--sentences must be at least 4 for retrieval: others have each word of a query")
+    path = given.output / f"hat_bart_{given.task}{named_by(parser, given, 'task', 'speed')}.jsonl"
     rows = []
     for sentences in lengths:
         for kind in given.models:
@@ -196,7 +200,7 @@ def main() -> None:
             best = min(tried, key=lambda rate: (tried[rate][0]["steps"], -tried[rate][0]["accuracy"]))
             others = repeat(partial(run, learning_rate=best), seeds, first=1, rate=best)
             rows += [{"model": kind, "sentences": sentences, **row} for row in (*tried[best], *others)]
-            keep(rows, given.output / f"hat_bart_{given.task}.jsonl")
+            keep(rows, path)
     print(table(rows, ("model", "sentences", "rate"), ("steps", "learned", "accuracy")))
 
 

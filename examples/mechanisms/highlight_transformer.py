@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from trials import Batch, arguments, figure, keep, repeat, table, train
+from trials import Batch, arguments, figure, keep, named_by, repeat, table, train
 
 from hier_models import HighlightTransformerConfig, HighlightTransformerForConditionalGeneration
 
@@ -114,6 +114,7 @@ def main() -> None:
     parser.add_argument("--trials", nargs="+", choices=("lit", "steering"), default=["lit", "steering"])
     given = parser.parse_args()
     steps, seeds = given.steps, 1 if given.quick else given.seeds
+    settings_given = named_by(parser, given, "trials")
     if given.quick:
         SIZES["encoder_layers"] = 1  # which is highlighted
 
@@ -123,14 +124,15 @@ def main() -> None:
         for name, settings in (("with", {}), ("without", {"highlight_heads": 0})):
             rows += repeat(partial(what_is_lit, steps=steps, curve=curve, **settings), seeds, highlighting=name)
         print("\n" + table(rows, ["highlighting"], ["perplexity", "written, %"]), flush=True)
-        keep(rows, given.output / "highlight_transformer.jsonl")
-        figure(curve, "steps", "perplexity", "highlighting", given.output / "highlight_transformer.svg")
+        keep(rows, given.output / f"highlight_transformer{settings_given}.jsonl")
+        path = given.output / f"highlight_transformer{settings_given}.svg"
+        figure(curve, "steps", "perplexity", "highlighting", path)
     if "steering" in given.trials:
         rows = []
         for brightness in (0.0, 10.0) if given.quick else (0.0, 1.0, 10.0):
             rows += repeat(partial(steering, steps=steps, brightness=brightness), seeds, brightness=brightness)
         print("\n" + table(rows, ["brightness"], ["follows, %", "perplexity"]), flush=True)
-        keep(rows, given.output / "highlight_transformer_steering.jsonl")
+        keep(rows, given.output / f"highlight_transformer_steering{settings_given}.jsonl")
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from trials import Batch, arguments, figure, keep, repeat, table, train
+from trials import Batch, arguments, figure, keep, named_by, repeat, table, train
 
 from hier_models import TopDownTransformerConfig, TopDownTransformerForTokenClassification
 
@@ -115,6 +115,8 @@ def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("--long", action="store_true", help="test on documents of 16,384 tokens")
     given = parser.parse_args()
+    if given.quick and given.long:
+        parser.error("--quick is not with --long: the smallest form tests on short documents")
     length, tested, steps, seeds = LENGTH, LENGTH, 500, given.seeds
     settings = [
         *((update, 8, 8) for update in ("cross_attention", "concat", "none")),
@@ -131,7 +133,7 @@ def main() -> None:
     for setting in settings:
         named = dict(zip(("top_down_update", "window", "segment"), setting, strict=True))
         rows += repeat(lambda seed, setting=setting: trial(length, tested, steps, *setting), seeds, **named)
-    report(rows, given.output / f"top_down_transformer{'_long' if given.long else ''}")
+    report(rows, given.output / f"top_down_transformer{named_by(parser, given)}")
 
 
 def report(rows: list[dict[str, Any]], path: Path) -> None:

@@ -26,8 +26,9 @@ def train(
 ) -> list[float]:
     """Train a model that returns a loss, and give the loss of each step.
 
-    AdamW after a tenth of warm-up; `groups` are its parameters with rates of their own; `watch` is called with the
-    number of each step, from 1, and ends the training when it is True.
+    AdamW after a tenth of warm-up (fused; the numbers in docs/results/mechanisms were made without); `groups` are its
+    parameters with rates of their own; `watch` is called with the number of each step, from 1, and ends the training
+    when it is True.
     """
     optimizer = torch.optim.AdamW(groups or model.parameters(), lr=learning_rate or 1e-3, fused=True)
     warm_up = max(1, steps // 10)
@@ -93,6 +94,27 @@ def arguments(description: str) -> argparse.ArgumentParser:
     parser.add_argument("--quick", action="store_true", help="the smallest form, in seconds, as the tests run it")
     parser.add_argument("--output", type=Path, default=Path("outputs/mechanisms"), help="where rows and figures go")
     return parser
+
+
+def named_by(parser: argparse.ArgumentParser, given: argparse.Namespace, *others: str) -> str:
+    """What stands in the names of a run's files, so that none replaces another's: the options that are no default.
+
+    Args:
+        parser: The options.
+        given: What was given.
+        *others: Options that say what is run, and not with which settings.
+
+    Returns:
+        Such as "_quick" or "_seeds_5_sentences_12-24"; nothing for a run without options.
+    """
+    others += ("output", *(["seeds"] if given.quick else []))  # the smallest form has one seed
+    parts = ""
+    for name, value in vars(given).items():
+        default = parser.get_default(name)
+        values, defaults = (list(own) if isinstance(own, list | tuple) else [own] for own in (value, default))
+        if name not in others and values != defaults:
+            parts += f"_{name}" if value is True else f"_{name}_{'-'.join(map(str, values))}"
+    return parts.replace(" ", "-").replace(",", "")
 
 
 def keep(rows: list[dict[str, Any]], path: Path) -> None:

@@ -20,7 +20,7 @@ def test_the_best_rows_learn_where_to_read_and_without_reward_nothing_does(
     monkeypatch.syspath_prepend(SCRIPT.parent)
     monkeypatch.setattr(sys, "argv", [str(SCRIPT), "--quick", "--output", str(tmp_path)])
     runpy.run_path(str(SCRIPT), run_name="__main__")
-    rows = [json.loads(line) for line in (tmp_path / "coarse_to_fine_lstm.jsonl").read_text().splitlines()]
+    rows = [json.loads(line) for line in (tmp_path / "coarse_to_fine_lstm_quick.jsonl").read_text().splitlines()]
     found: dict[Any, Any] = {(row["model"], row["rows"]): row for row in rows}
     for size in (10, 30):
         assert found["top_k, soft first", size]["right row, %"] > 90
@@ -30,7 +30,7 @@ def test_the_best_rows_learn_where_to_read_and_without_reward_nothing_does(
         assert found["top_k, soft first", size]["rows read"] <= 4.5  # one for each of four questions
         assert found["soft", size]["rows read"] == size
     assert "| top_k, soft first | 30 |" in capsys.readouterr().out
-    assert (tmp_path / "coarse_to_fine_lstm.svg").is_file()
+    assert (tmp_path / "coarse_to_fine_lstm_quick.svg").is_file()
 
 
 def test_two_of_three_rows_of_the_texts_tell_the_value(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

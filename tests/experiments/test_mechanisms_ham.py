@@ -12,7 +12,7 @@ SCRIPT = Path(__file__).parents[2] / "examples" / "mechanisms" / "ham.py"
 def test_levels_look_up_in_hops_and_weights_find_how_many(tmp_path):
     result = forks.run(forks.SCRIPT, str(SCRIPT), "--quick", "--output", str(tmp_path))
     assert result.returncode == 0, result.stderr
-    rows = [json.loads(line) for line in (tmp_path / "ham.jsonl").read_text(encoding="utf-8").splitlines()]
+    rows = [json.loads(line) for line in (tmp_path / "ham_quick.jsonl").read_text(encoding="utf-8").splitlines()]
     right = {row["model"]: row["right answers"] for row in rows}
     assert right["as many levels as hops"] > 0.9
     assert right["6 levels"] > 0.9
@@ -21,4 +21,4 @@ def test_levels_look_up_in_hops_and_weights_find_how_many(tmp_path):
     (found,) = [row["weights"] for row in rows if row["model"] == "6 levels"]
     assert found[2] > 0.9  # three hops
     assert result.stdout.count("| 3 |") == len(rows)
-    assert (tmp_path / "ham.svg").read_text(encoding="utf-8").startswith("<?xml")
+    assert (tmp_path / "ham_quick.svg").read_text(encoding="utf-8").startswith("<?xml")

@@ -3,6 +3,8 @@
 import importlib
 import json
 import random
+import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -83,6 +85,28 @@ def test_twins_are_as_large_and_have_no_hierarchy(script):
     assert max(sizes) < 1.01 * min(sizes)
 
 
+def test_what_is_learned_at_the_last_step_is_learned(script, monkeypatch):
+    monkeypatch.setitem(script.SIZES, "translation", 2)
+    for share, learned in ((0.95, 1.0), (0.5, 0.0)):
+        monkeypatch.setattr(script, "right", lambda model, batch, share=share: share)
+        found = script.trial(0, kind="plain", sentences=1, steps=50, task="translation")
+        assert found == {"steps": 50, "accuracy": pytest.approx(share), "learned": learned}
+
+
+def test_the_commands_of_the_page_write_files_of_their_own(script, monkeypatch, tmp_path):
+    monkeypatch.setattr(script, "trial", lambda seed, **setting: {"steps": 1, "accuracy": 1.0, "learned": 1.0})
+    page = (SCRIPT.parents[2] / "docs" / "results" / "mechanisms" / "hat_bart.md").read_text(encoding="utf-8")
+    commands = [line for line in page.splitlines() if line.startswith("python ") and not line.endswith("--speed")]
+    for number, command in enumerate(["python hat_bart.py", "python hat_bart.py --quick", *commands], 1):
+        monkeypatch.setattr("sys.argv", [*shlex.split(command, comments=True)[1:], "--output", str(tmp_path)])
+        script.main()
+        assert len(list(tmp_path.iterdir())) == number, command
+    names = {file.name for file in tmp_path.iterdir()}
+    assert {"hat_bart_translation.jsonl", "hat_bart_translation_quick.jsonl"} < names
+    assert all(name in names for name in re.findall(r"outputs/mechanisms/(\S+\.jsonl)", page))
+    assert not any(" " in name for name in names)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("task", "models", "enough"),
@@ -95,7 +119,8 @@ def test_all_learn_in_the_smallest_form(tmp_path, task, models, enough):
     command = (str(SCRIPT), "--quick", "--task", task, "--models", *models, "--output", str(tmp_path))
     result = forks.run(forks.SCRIPT, *command, timeout=600)
     assert result.returncode == 0, result.stderr
-    lines = (tmp_path / f"hat_bart_{task}.jsonl").read_text(encoding="utf-8").splitlines()
+    name = "hat_bart_translation_quick" if task == "translation" else "hat_bart_retrieval_quick_models_hat"
+    lines = (tmp_path / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
     rows = [json.loads(line) for line in lines]
     assert [row["model"] for row in rows] == models
     assert all(row["accuracy"] > enough for row in rows)

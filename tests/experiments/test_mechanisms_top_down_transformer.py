@@ -46,14 +46,35 @@ def test_documents_ask_for_the_class_of_their_needle(script):
     assert 0.2 < asked.float().mean() < 0.3
 
 
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [([], ""), (["--quick"], "_quick"), (["--long"], "_long"), (["--long", "--seeds", "1"], "_seeds_1_long")],
+)
+def test_files_are_named_by_the_options(script, monkeypatch, tmp_path, options, name):
+    monkeypatch.setattr(script, "trial", lambda *setting: {"field": 8, "within": 1.0, "beyond": 1.0})
+    written = []
+    monkeypatch.setattr(script, "report", lambda rows, path: written.append(path))
+    monkeypatch.setattr("sys.argv", ["top_down_transformer.py", *options, "--output", str(tmp_path)])
+    script.main()
+    assert written == [tmp_path / f"top_down_transformer{name}"]
+
+
+def test_the_smallest_form_has_no_long_documents(script, monkeypatch, capsys):
+    monkeypatch.setattr(script, "trial", None)
+    monkeypatch.setattr("sys.argv", ["top_down_transformer.py", "--quick", "--long"])
+    with pytest.raises(SystemExit):
+        script.main()
+    assert "--quick is not with --long" in capsys.readouterr().err
+
+
 @pytest.mark.slow
 def test_segments_bring_what_is_beyond_the_field(tmp_path):
     result = forks.run(forks.SCRIPT, str(SCRIPT), "--quick", "--output", str(tmp_path), timeout=600)
     assert result.returncode == 0, result.stderr
-    lines = (tmp_path / "top_down_transformer.jsonl").read_text(encoding="utf-8").splitlines()
+    lines = (tmp_path / "top_down_transformer_quick.jsonl").read_text(encoding="utf-8").splitlines()
     found = {row["top_down_update"]: row for row in map(json.loads, lines)}
     assert found["cross_attention"]["beyond"] > 0.9
     assert found["none"]["beyond"] < 0.2  # one of nine classes by chance
     assert found["none"]["within"] > found["none"]["beyond"] + 0.1
     assert result.stdout.count("| cross_attention | 8 | 8 | 8 |") == 1
-    assert (tmp_path / "top_down_transformer.svg").read_text(encoding="utf-8").startswith("<?xml")
+    assert (tmp_path / "top_down_transformer_quick.svg").read_text(encoding="utf-8").startswith("<?xml")

@@ -5,6 +5,7 @@ import lzma
 import random
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from hier_models.data import load_documents, load_parallel, load_poems
@@ -333,8 +334,6 @@ def test_only_what_is_there_is_made(prepare, tmp_path):
     data = tmp_path / "data"
     data.mkdir()
     (data / "qmsum.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows_of("qmsum")), encoding="utf-8")
-    import typer
-
     app = typer.Typer()
     app.command()(prepare.prepare)
     done = CliRunner().invoke(app, ["--data", str(data), "-o", str(tmp_path / "out")])
@@ -344,6 +343,31 @@ def test_only_what_is_there_is_made(prepare, tmp_path):
     ]
     assert "meetings" in done.output
     assert "quatrains: not in" in done.output
+
+
+@pytest.mark.parametrize("there", ["nothing", "another", "poems"])
+def test_finished_files_are_not_replaced_by_empty_ones(prepare, tmp_path, there):
+    data, output = tmp_path / "data", tmp_path / "out"
+    data.mkdir()
+    if there == "another":
+        (data / "other.jsonl").write_text("{}\n", encoding="utf-8")
+    elif there == "poems":
+        rows = [json.dumps(row) + "\n" for row in rows_of("quatrains")]
+        (data / "quatrains.jsonl").write_text("".join(rows), encoding="utf-8")
+    folders = ("warm_up", "passages", "long_passages")
+    finished = [output / name / f"{part}.jsonl" for name in folders for part in ("train", "validation")]
+    finished += [output / "left_out.jsonl", output / "counts.json"] if there != "poems" else []
+    for file in finished:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("finished", encoding="utf-8")
+    app = typer.Typer()
+    app.command()(prepare.prepare)
+    options = ["--data", str(data), "-o", str(output)]
+    done = CliRunner().invoke(app, options, env={"COLUMNS": "400"})
+    assert done.exit_code == (0 if there == "poems" else 2), done.output
+    assert ("all data sets of no experiment" in done.output) == (there != "poems")
+    assert {file.read_text(encoding="utf-8") for file in finished} == {"finished"}
+    assert (output / "poems").exists() == (there == "poems")
 
 
 # The recipes

@@ -62,3 +62,13 @@ def test_shares_are_of_the_phrase_that_was_drawn_first(
         "follows: it lit 100.0 %, another lit 0.0 %, nothing lit 100.0 %, of 2 documents",
         "copies: it lit 100.0 %, another lit 100.0 %, nothing lit 100.0 %, of 2 documents",
     ]
+
+
+def test_documents_that_are_all_too_long_are_refused(script: ModuleType, tmp_path: Path) -> None:
+    file = tmp_path / "test.jsonl"
+    file.write_text(json.dumps({"document": DOCUMENTS[0]}) + "\n", encoding="utf-8")
+    app = typer.Typer()
+    app.command()(script.main)
+    result = CliRunner().invoke(app, [str(file), "model", "--most-words", "3"], env={"COLUMNS": "400"})
+    assert result.exit_code == 2
+    assert "no document of at most 3 words" in result.output

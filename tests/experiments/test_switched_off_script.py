@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 import typer
-from transformers import AutoModelForSeq2SeqLM, AutoProcessor
+from transformers import AutoConfig, AutoModelForSeq2SeqLM, AutoProcessor
 from typer.testing import CliRunner
 
-from hier_models.training import load_recipe, run_training
+from hier_models.training import DataArguments, load_recipe, run_training
 from tests.conftest import SUMMARIES, TURNS
 from tests.experiments.scripts import load_script
 
@@ -54,7 +54,7 @@ def recipe(tmp_path, file, folder):
 
 @pytest.fixture
 def make_run(tmp_path, tokenizer):
-    def make(name):
+    def make(name, **changes):
         family = name.partition("-")[0]
         tokenizer.save_pretrained(tmp_path / "tokenizer")
         rows = [{"turns": [[turn["role"], turn["content"]] for turn in TURNS[i:]]} for i in range(2)]
@@ -71,7 +71,7 @@ def make_run(tmp_path, tokenizer):
             values["phrases_column"] = "phrases"
         if name.endswith("oracle"):
             values["importance"] = "oracle"
-        return folder, file, run_training(load_recipe(None, values))["test"]["perplexity"]
+        return folder, file, run_training(load_recipe(None, values | changes))["test"]["perplexity"]
 
     return make
 
@@ -105,16 +105,35 @@ def no_first_head(module, inputs):
     return (torch.cat([torch.zeros_like(first), second], dim=-1),)
 
 
-def printed_by(folder):
+def printed_by(folder, *options):
     app = typer.Typer()
     app.command()(load_script("switched_off").main)
-    return CliRunner().invoke(app, [str(folder)], catch_exceptions=False).stdout
+    return CliRunner().invoke(app, [str(folder), *options], catch_exceptions=False).stdout
 
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_a_whole_model_reads_what_it_was_tested_on(make_run, name):
     folder, _, perplexity_at_test = make_run(name)
     assert f"{name}/seed_1: {perplexity_at_test:.2f}, no " in printed_by(folder)
+
+
+def test_the_documents_are_read_as_at_the_test(make_run):
+    condensed = {"long_documents": "condense", "max_source_length": 16}
+    folder, _, perplexity_at_test = make_run("hat_bart", **condensed, max_test_documents=1)
+    assert f"hat_bart/seed_1: {perplexity_at_test:.2f}, no " in printed_by(folder)
+    assert printed_by(folder, "--documents", "2") != printed_by(folder)
+    # A checkpoint's own way of reading, and its prefix, are taken too where the recipe says nothing.
+    script = load_script("switched_off")
+    data = DataArguments(**json.loads((folder / "recipe.json").read_text())["recipe"]["data"])
+    processor, config = AutoProcessor.from_pretrained(folder), AutoConfig.from_pretrained(folder)
+    expected = script.read(data, "summarization", processor, config)["input_ids"]
+    silent = dataclasses.replace(data, long_documents=None)
+    assert script.read(silent, "summarization", processor, config)["input_ids"] == expected
+    config.task_specific_params["summarization"] |= {"long_documents": "cut", "prefix": "The bridge "}
+    assert script.read(silent, "summarization", processor, config)["input_ids"] != expected
+    tokenizer, plain = processor.tokenizer, dataclasses.replace(silent, text_column="summary")
+    (ids,) = script.read(plain, "summarization", tokenizer, config)["input_ids"]
+    assert tokenizer.decode(ids, skip_special_tokens=True).startswith("The bridge ")
 
 
 @pytest.mark.parametrize("name", [name for name in FAMILIES if not name.endswith("oracle")])
@@ -184,6 +203,6 @@ def test_translations(tokenizer, tmp_path):
     assert f"hat_bart/seed_1: {results['test']['perplexity']:.2f}, no attention to sentences " in printed_by(folder)
     switched_off = load_script("switched_off")
     data = load_recipe(None, values).data
-    processor = AutoProcessor.from_pretrained(folder)
-    few = switched_off.read(dataclasses.replace(data, max_test_documents=1), "translation", processor)
-    assert 1 < len(few) < len(switched_off.read(data, "translation", processor))
+    own = AutoProcessor.from_pretrained(folder), AutoConfig.from_pretrained(folder)
+    few = switched_off.read(dataclasses.replace(data, max_test_documents=1), "translation", *own)
+    assert 1 < len(few) < len(switched_off.read(data, "translation", *own))
