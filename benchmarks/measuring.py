@@ -172,10 +172,9 @@ def machine() -> str:
 
 
 def papers(count: int) -> list[dict[str, Any]]:
-    """Papers of the package aclsum, evenly chosen; all, where it has fewer."""
+    """Papers of the package aclsum at equal distances, from the first; all, where it has fewer."""
     found = sorted(files("aclsum").joinpath("dataset", "paper_jsons").iterdir(), key=lambda file: file.name)
-    count = min(count, len(found))
-    chosen = [found[number * len(found) // count] for number in range(count)]
+    chosen = found[:: max(1, len(found) // count)][:count]
     return [json.loads(file.read_text(encoding="utf-8")) for file in chosen]
 
 
