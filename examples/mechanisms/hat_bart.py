@@ -2,8 +2,8 @@
 
 Documents of made-up sentences, of three to five words each and a full stop. "translation": each word is mapped to
 another, and a sentence's words are reversed; what is to be learned is which sentence is next, and where in it the
-decoder is. "Steps" is when 90 % of a new batch's tokens are right, given those before them; who comes so far has learned
-it. "retrieval": behind its words, each sentence has a name. The decoder is given two words, which other
+decoder is. "Steps" is when 90 % of a new batch's tokens are right, given those before them; a run that comes so far
+has learned it. "retrieval": behind its words, each sentence has a name. The decoder is given two words, which other
 sentences have too, but only one has both, and is to write the name of this one; four queries for each document.
 
     python examples/mechanisms/hat_bart.py --sentences 6 12 24 48
