@@ -19,6 +19,9 @@ MARKED = "# A card\n\n<!-- benchmark: begin -->\nOld.\n\n{}\n<!-- benchmark: end
 def load(monkeypatch):
     """Import a benchmark, and forget it after: examples have modules of the same names."""
     monkeypatch.syspath_prepend(BENCHMARKS)
+    # They set these for their own process. With the first, forks of later tests would wait for threads they lack.
+    monkeypatch.setenv("TOKENIZERS_PARALLELISM", "false")
+    monkeypatch.setenv("THP_MEM_ALLOC_ENABLE", "0")
     names = [path.stem for path in BENCHMARKS.glob("*.py")]
     before = {name: sys.modules.pop(name) for name in names if name in sys.modules}
     yield importlib.import_module
