@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from measuring import DEVICE, Cost, benchmark_of, cost, machine, peak_so_far, seconds, table, update
+from measuring import DEVICE, Cost, cost, machine, peak_so_far, publish, seconds
 
 
 OURS, ALL_ROWS = "Model 3", "Model 3, all rows"
@@ -311,12 +311,7 @@ def main() -> None:
     setting = (
         f"The thesis' sizes, vocabulary 50,000, {TOKENS} tokens generated; {machine()}. In brackets, times Model 3."
     )
-    if arguments.update:
-        benchmark_of(arguments.update, setting)
-    rows = measure_all(arguments)
-    print(f"{setting}\n\n{table(HEADER, rows)}")
-    if arguments.update:
-        update(arguments.update, setting, HEADER, rows, keys=4)
+    publish(arguments.update, setting, HEADER, lambda: measure_all(arguments), keys=4)
 
 
 if __name__ == "__main__":

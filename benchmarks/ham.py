@@ -26,7 +26,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
-from measuring import DEVICE, Run, benchmark_of, machine, medians, peak_of_training, table, training_step, update
+from measuring import DEVICE, Run, machine, medians, peak_of_training, publish, training_step
 
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # for the references, which are no part of the package
@@ -201,12 +201,8 @@ def main() -> None:
         print(json.dumps(peak_of_training(lambda: poem_training(arguments.peak_of))))
         return
     setting = f"512 units, vocabulary {VOCABULARY:,}, float32; {machine()}."
-    if arguments.update:
-        benchmark_of(arguments.update, setting)
-    rows, header = measure(arguments), (*HEADER, f"times depth {arguments.depths[0]}")
-    print(f"{setting}\n\n{table(header, rows)}")
-    if arguments.update:
-        update(arguments.update, setting, header, rows, keys=2)
+    header = (*HEADER, f"times depth {arguments.depths[0]}")
+    publish(arguments.update, setting, header, lambda: measure(arguments))
 
 
 if __name__ == "__main__":

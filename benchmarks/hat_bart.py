@@ -30,19 +30,17 @@ import torch
 from measuring import (
     DEVICE,
     Run,
-    benchmark_of,
     dtype_name,
     machine,
     medians,
     peak_in_fresh_process,
     peak_of_training,
     prepare,
+    publish,
     rounds,
     spread,
-    table,
     together,
     training_step,
-    update,
 )
 from transformers import BartConfig, BartForConditionalGeneration, PreTrainedModel
 
@@ -273,17 +271,17 @@ def main() -> None:
         "tokens": lambda: token_rows(dtypes, arguments.repeats),
         "generation": lambda: generation_rows(dtypes, arguments.repeats, arguments.new_tokens),
     }
+
+    def measure() -> list[list[str]]:
+        rows = []
+        for name in ROWS:
+            if name in arguments.rows:
+                print(f"measuring {name} …", file=sys.stderr)
+                rows += makers[name]()
+        return rows
+
     setting = f"Batch {BATCH}, source {SOURCE}, target {TARGET} tokens; {machine()}."
-    if arguments.update:
-        benchmark_of(arguments.update, setting)
-    rows = []
-    for name in ROWS:
-        if name in arguments.rows:
-            print(f"measuring {name} …", file=sys.stderr)
-            rows += makers[name]()
-    print(f"{setting}\n\n{table(HEADER, rows)}")
-    if arguments.update:
-        update(arguments.update, setting, HEADER, rows)
+    publish(arguments.update, setting, HEADER, measure)
 
 
 if __name__ == "__main__":

@@ -15,15 +15,13 @@ import torch
 from measuring import (
     DEVICE,
     Run,
-    benchmark_of,
     dtype_name,
     machine,
     medians,
     peak_in_fresh_process,
     peak_of_training,
-    table,
+    publish,
     training_step,
-    update,
 )
 from transformers import PreTrainedModel, RobertaConfig, RobertaForMaskedLM
 
@@ -104,12 +102,7 @@ def main() -> None:
         print(peak_of_training(lambda: make_training_step(arguments.peak_of, dtypes[0])))
         return
     setting = f"Batch {BATCH}, {TOKENS} tokens, {SENTENCE} a sentence; {machine()}; in brackets: times RoBERTa's."
-    if arguments.update:
-        benchmark_of(arguments.update, setting)
-    rows = measure(dtypes, arguments.repeats)
-    print(f"{setting}\n\n{table(HEADER, rows)}")
-    if arguments.update:
-        update(arguments.update, setting, HEADER, rows)
+    publish(arguments.update, setting, HEADER, lambda: measure(dtypes, arguments.repeats))
 
 
 if __name__ == "__main__":

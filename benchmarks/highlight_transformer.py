@@ -29,7 +29,7 @@ import time
 from pathlib import Path
 
 import torch
-from measuring import DEVICE, Run, benchmark_of, machine, medians, peak_so_far, seconds, table, update
+from measuring import DEVICE, Run, machine, medians, peak_so_far, publish, seconds, table
 
 
 PLAIN, OURS, DENSE = "plain", "highlighted", "dense mask"
@@ -253,12 +253,7 @@ def main() -> None:
         f"Encoders alone, batch 1, {arguments.share:.0%} of the tokens in phrases, {arguments.attention}; {machine()}."
         " In brackets, times plain."
     )
-    if arguments.update:
-        benchmark_of(arguments.update, setting)
-    rows = measure_all(arguments)
-    print(f"{setting}\n\n{table(HEADER, rows)}")
-    if arguments.update:
-        update(arguments.update, setting, HEADER, rows, keys=3)
+    publish(arguments.update, setting, HEADER, lambda: measure_all(arguments), keys=3)
 
 
 if __name__ == "__main__":

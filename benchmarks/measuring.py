@@ -202,8 +202,20 @@ def update(card: Path, setting: str, header: Sequence[str], rows: Sequence[Seque
     card.write_text(f"{head}\n{setting}\n\n{table(header, [*before.values(), *measured])}\n{tail}")
 
 
+def publish(
+    card: Path | None, setting: str, header: Sequence[str], measure: Callable[[], list[list[str]]], keys: int = 2
+) -> None:
+    """Measure, print the table, and put it into a card, if there is one; that it can take it is seen before."""
+    if card is not None:
+        benchmark_of(card, setting)
+    rows = measure()
+    print(f"{setting}\n\n{table(header, rows)}")
+    if card is not None:
+        update(card, setting, header, rows, keys)
+
+
 def benchmark_of(card: Path, setting: str) -> tuple[str, str, str]:
-    """What a card has up to its benchmark, in it and behind it; call it before measuring too, to end early.
+    """What a card has up to its benchmark, in it and behind it.
 
     A table of another setting or machine is left alone: rows of two would stand under the name of one.
     """

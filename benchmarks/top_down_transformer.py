@@ -42,17 +42,15 @@ from measuring import (
     DEVICE,
     Cost,
     Run,
-    benchmark_of,
     cost,
     dtype_name,
     machine,
     peak_of,
     prepare,
+    publish,
     rounds,
     spread,
-    table,
     together,
-    update,
 )
 from tqdm import tqdm
 from transformers import (
@@ -344,17 +342,17 @@ def main() -> None:
     arguments = parser.parse_args()
     if "generation" in arguments.modes and not GENERATORS.keys() >= {*arguments.models}:
         parser.error(f"--modes generation is for --models {', '.join(GENERATORS)}")
-    setting = f"{heading(arguments.modes)}, batch 1; {machine()}."
-    if arguments.update:
-        benchmark_of(arguments.update, setting)
     os.environ["THP_MEM_ALLOC_ENABLE"] = "1"  # of the processes that measure
-    rows = []
-    for mode, dtype in itertools.product(arguments.modes, arguments.dtypes):
-        kind = getattr(torch, dtype)
-        rows += measure_all(arguments.models, mode, kind, sorted(arguments.lengths), arguments.repeats)
-    print(f"{setting}\n\n{table(HEADER, rows)}")
-    if arguments.update:
-        update(arguments.update, setting, HEADER, rows, keys=4)
+
+    def measure() -> list[list[str]]:
+        rows = []
+        for mode, dtype in itertools.product(arguments.modes, arguments.dtypes):
+            kind = getattr(torch, dtype)
+            rows += measure_all(arguments.models, mode, kind, sorted(arguments.lengths), arguments.repeats)
+        return rows
+
+    setting = f"{heading(arguments.modes)}, batch 1; {machine()}."
+    publish(arguments.update, setting, HEADER, measure, keys=4)
 
 
 if __name__ == "__main__":
