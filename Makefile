@@ -27,6 +27,9 @@ endif
 # Transformers is not the newest any more, it takes LOWEST=tests.
 LOWEST ?= $(addprefix tests/,books cli data inspection metrics $(addprefix training/test_,train.py recipes.py))
 
+# What an installation is made of, beside the Python files, which are used where they are.
+BUILT := pyproject.toml hatch_build.py hier_models/models/local_attention.c
+
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export HF_HUB_DISABLE_TELEMETRY := 1
@@ -109,7 +112,7 @@ distclean: clean ## Remove the virtual environments and the conformance cache to
 	rm -rf .venv .venv-lowest .cache
 
 # Set-up. A stamp file in the virtual environment stands for each step, so that a step runs again only when what it
-# depends on has changed: pyproject.toml, or TORCH.
+# depends on has changed: TORCH, pyproject.toml, or what is compiled.
 $(VENV)/stamp-created $(VENV_LOWEST)/stamp-created:
 	@test -n "$(PYTHON)" || { echo "No Python 3.11 or later found; name one: make ... PYTHON=/path/to/python3" >&2; exit 1; }
 	@echo "Making a virtual environment in $(@D)"
@@ -122,22 +125,22 @@ $(VENV)/stamp-torch $(VENV_LOWEST)/stamp-torch:
 	@echo "$(TORCH)" | cmp -s - $@ || { \
 		echo "Installing $(TORCH) into $(@D)" && $(@D)/bin/python -m pip install --quiet $(TORCH) && echo "$(TORCH)" > $@; }
 
-$(VENV)/stamp-dev: $(VENV)/stamp-torch pyproject.toml
+$(VENV)/stamp-dev: $(VENV)/stamp-torch $(BUILT)
 	@echo "Installing hier_models and its development tools into $(VENV)"
 	@$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	@touch $@
 
-$(VENV)/stamp-demo: $(VENV)/stamp-torch pyproject.toml
+$(VENV)/stamp-demo: $(VENV)/stamp-torch $(BUILT)
 	@echo "Installing hier_models and what its demo needs into $(VENV)"
 	@$(BIN)/python -m pip install --quiet --editable '.[demo]'
 	@touch $@
 
-$(VENV)/stamp-docs: $(VENV)/stamp-torch pyproject.toml
+$(VENV)/stamp-docs: $(VENV)/stamp-torch $(BUILT)
 	@echo "Installing hier_models and what builds its site into $(VENV)"
 	@$(BIN)/python -m pip install --quiet --editable '.[docs]'
 	@touch $@
 
-$(VENV_LOWEST)/stamp-dev: $(VENV_LOWEST)/stamp-torch pyproject.toml tests/lowest_versions.py
+$(VENV_LOWEST)/stamp-dev: $(VENV_LOWEST)/stamp-torch $(BUILT) tests/lowest_versions.py
 	@echo "Installing hier_models with the lowest supported versions into $(VENV_LOWEST)"
 	@$(VENV_LOWEST)/bin/python tests/lowest_versions.py > $(VENV_LOWEST)/constraints.txt
 	@$(VENV_LOWEST)/bin/python -m pip install --quiet --constraint $(VENV_LOWEST)/constraints.txt --editable '.[dev]'

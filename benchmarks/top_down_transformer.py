@@ -132,7 +132,10 @@ def _bart(bart: dict[str, Any], length: int) -> torch.nn.Module:
 
 
 def _led(bart: dict[str, Any], length: int) -> torch.nn.Module:
-    return LEDModel(LEDConfig(**bart, max_encoder_position_embeddings=length, attention_window=WINDOW)).get_encoder()
+    positions = max(length, WINDOW)  # documents are padded to a window
+    return LEDModel(
+        LEDConfig(**bart, max_encoder_position_embeddings=positions, attention_window=WINDOW)
+    ).get_encoder()
 
 
 def _longt5(kind: str) -> Callable[[dict[str, Any], int], torch.nn.Module]:

@@ -523,6 +523,24 @@ def cloze(rows: Sequence[Row], language: str = "en") -> list[Row]:
     return made
 
 
+def questions(rows: Iterable[Row]) -> Iterator[Row]:
+    """Questions on paragraphs as summaries of them, of which is known which sentence they are about.
+
+    Args:
+        rows: Questions on paragraphs, each with its answers.
+
+    Yields:
+        The paragraph, by its sentences; the question; and the number of the sentence that has the answer, `gold`.
+    """
+    for row in rows:
+        context, answer = row["context"], row["answers"]["answer_start"][0]
+        spans = split_sentences(context)
+        gold = [number for number, (start, end) in enumerate(spans) if start <= answer < end]
+        sentences = [context[start:end] for start, end in spans]
+        if len(sentences) > 1 and gold:
+            yield {"id": row["id"], "sentences": sentences, "summary": row["question"], "gold": gold[0]}
+
+
 def thinned(words: Sequence[str], form: "ClozeForm", chance: random.Random) -> list[str]:
     """Leave out words, or runs of them, by chance."""
     kept, at = [], 0
@@ -671,7 +689,11 @@ def prepare(
                 part: cloze(made[name][part], "zh" if name in CHINESE else "en") for part in ("train", "validation")
             }
             # With the questions that people asked, so that the vocabulary has their words.
-            write(output / folder / "train.jsonl", [*clozes["train"], *made[name]["train"]])
+            all_questions = [*clozes["train"], *made[name]["train"]]
+            write(output / folder / "train.jsonl", all_questions)
+            if name == "squad":
+                for part, rows in ({**made[name], "train": all_questions}).items():
+                    write(output / "questions" / f"{part}.jsonl", questions(rows))
             write(output / folder / "validation.jsonl", clozes["validation"][:MOST_CLOZES])
     if glove is not None:
         write_glove(glove, output / "glove.txt")

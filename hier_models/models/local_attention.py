@@ -3,8 +3,9 @@
 Source: Pang et al., "Long Document Summarization with Top-down and Bottom-up Inference", section 2.1, appendix B.1. A
 block of neighbouring queries shares its keys, and a mask cuts the band out of it. On the CPU the blocks are views;
 forward and backward call torch's flash kernel on them in float32, and batched matrix products in other types and with
-dropout; with AMX, the forward calls the flash kernel in bfloat16 too. On a GPU, in half precision and without dropout,
-torch's flash kernel for documents of several lengths takes the window itself; padding is left out of what it sees.
+dropout; with AMX, the forward calls the flash kernel in bfloat16 too. With AVX-512 a compiled kernel of our own takes
+the place of both in the forward. On a GPU, in half precision and without dropout, torch's flash kernel for documents
+of several lengths takes the window itself; padding is left out of what it sees.
 
 Axes in shape comments: batch, heads, tokens, head_dim, blocks (of queries), keys (that a block of queries can see),
 packed (tokens of all documents, without padding).
@@ -24,6 +25,7 @@ from transformers.models.bart.modeling_bart import BartAttention
 from .attention_products import WEIGHTS_AT_ONCE, Products, cpu_has
 from .bart_body import attend, attention_sizes, projections
 from .input_checks import refuse_flex_dropout
+from .local_attention_kernel import attend_with_kernel, kernel_takes
 from .torch_kernels import (
     flash_attention,
     flash_attention_backward,
@@ -323,6 +325,17 @@ def _kernels(dtype: torch.dtype, scale: float, dropout: float) -> tuple[_Flash |
     return (flash if dtype == torch.bfloat16 and cpu_has("amx_bf16") else products), products
 
 
+def _takes_kernel(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, window: int, spans: list[tuple[int, int]]
+) -> bool:
+    """Whether our own kernel is the fastest forwards: not where AMX multiplies."""
+    if query.dtype == torch.float32:  # documents that see all of themselves are BART's to the bit
+        fits = any(end - start > window // 2 + 1 for start, end in spans)
+    else:
+        fits = not cpu_has("amx_bf16")
+    return fits and kernel_takes(query, key, value)
+
+
 class _BlocksOnCpu(torch.autograd.Function):
     """Local attention over blocks that are views."""
 
@@ -343,7 +356,13 @@ class _BlocksOnCpu(torch.autograd.Function):
         kernel, backward_kernel = _kernels(query.dtype, scale, dropout)
         # For the backward of each call: log-sum-exp of the scores, (blocks, heads, queries), or the seed of dropout.
         others = []
-        for document, blocks in _walk(spans, window):
+        walk = _walk(spans, window)
+        if not dropout and _takes_kernel(query, key, value, window, spans):
+            normalizer = attend_with_kernel(query, key, value, attended, spans, window // 2, scale)[..., None]
+            if wanted and isinstance(backward_kernel, _Flash):
+                others = [blocks.split_queries(normalizer[document])[..., 0].contiguous() for document, blocks in walk]
+            walk = iter(())
+        for document, blocks in walk:
             output, *other = kernel.attend(
                 blocks,
                 blocks.split_queries(query[document]),

@@ -91,7 +91,7 @@ def rows_of(name, number=20):
             },
             "quatrains": {"t": "题", "a": "人", "l": [han(f"{key}{v}", 5 if i % 3 else 7) for v in range(4)]},
             "squad_cs224n": {
-                "context": f"{text(f'{name}{i // 2}', 30)} Marta Lopez end",
+                "context": f"{text(f'{name}{i // 2}', 30)} Marta Lopez end . They are cold .",
                 "question": f"What {text(key, 4)} ?",
                 "answer": "",
                 "span": "3 5",
@@ -252,6 +252,24 @@ def test_questions_are_made_of_paragraphs(prepare, made):
     answers = sorted(row["answers"]["text"][0] for row in prepare.cloze([{"context": context}]))
     # "They" begins its sentence.
     assert answers == ["12", "Marta Lopez", "Vega"]
+
+
+def test_questions_become_summaries_of_their_paragraphs(prepare, made):
+    """The right sentence is the one with the answer; paragraphs of one sentence have nothing to choose from."""
+    for part, source in (("train", "cloze"), ("validation", "squad"), ("test", "squad")):
+        rows = lines(made / source / f"{part}.jsonl")
+        found = lines(made / "questions" / f"{part}.jsonl")
+        assert [row["id"] for row in found] == [row["id"] for row in rows]
+        for row, question in zip(found, rows, strict=True):
+            assert row["summary"] == question["question"]
+            assert question["answers"]["text"][0] in row["sentences"][row["gold"]]
+            assert " ".join(row["sentences"]) == question["context"]
+
+    row = {"id": "q", "question": "Who was cold ?", "context": "Marta lit it . She was cold .", "answers": {}}
+    for start, gold in ((0, 0), (15, 1), (19, 1)):
+        (found,) = prepare.questions([row | {"answers": {"answer_start": [start]}}])
+        assert found["gold"] == gold
+    assert not list(prepare.questions([row | {"context": "Marta lit it .", "answers": {"answer_start": [0]}}]))
 
 
 def test_questions_are_made_of_chinese_paragraphs(prepare, made):
