@@ -28,7 +28,7 @@ endif
 LOWEST ?= $(addprefix tests/,books cli data inspection metrics $(addprefix training/test_,train.py recipes.py))
 
 # What an installation is made of, beside the Python files, which are used where they are.
-BUILT := pyproject.toml hatch_build.py hier_models/models/local_attention.c
+BUILT := pyproject.toml hatch_build.py hier_models/models/attention_kernel.c
 
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -97,7 +97,7 @@ bench: install ## Speed and memory against the peers of each model, as tables (G
 docs: $(VENV)/stamp-docs ## The site of docs/, in site/: every link and name of the API is checked
 	$(BIN)/mkdocs build --strict
 
-build: install ## Wheel, in dist/
+build: install ## Wheel, in dist/: of this platform, where a kernel was compiled; CC=false for one of any
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
 
 install: $(VENV)/stamp-dev ## Set up the virtual environment, with everything for development

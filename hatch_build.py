@@ -11,22 +11,23 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
-SOURCE = Path("hier_models/models/local_attention.c")
-LIBRARY = SOURCE.with_name("liblocal_attention.so")
+SOURCE = Path("hier_models/models/attention_kernel.c")
+LIBRARY = SOURCE.with_name("libattention_kernel.so")
 FLAGS = "-O3 -shared -fPIC -mfma -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512bf16"
 
 
 def compile_kernel(source: Path, library: Path) -> bool:
     """Compile a kernel, and say whether that went well. One that is in use is replaced, not written over."""
     compiler = os.environ.get("CC", "cc").split()
-    with tempfile.TemporaryDirectory(dir=library.parent) as folder:
-        made = Path(folder) / library.name
-        command = [*compiler, *FLAGS.split(), "-o", str(made), str(source), "-lm"]
-        try:
+    try:
+        library.unlink(missing_ok=True)
+        with tempfile.TemporaryDirectory(dir=library.parent) as folder:
+            made = Path(folder) / library.name
+            command = [*compiler, *FLAGS.split(), "-o", str(made), str(source), "-lm"]
             subprocess.run(command, check=True, capture_output=True, timeout=120)
-        except (OSError, subprocess.SubprocessError):
-            return False
-        made.replace(library)
+            made.replace(library)
+    except (OSError, subprocess.SubprocessError):
+        return False
     return True
 
 

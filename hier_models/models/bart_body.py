@@ -28,6 +28,7 @@ from transformers.utils import ModelOutput, TransformersKwargs
 from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
+from .attention_kernel import attend_with_kernel, kernel_is_fast
 from .attention_products import attend_with_dropout, drops_fast, made_again
 from .config_checks import end_ids
 from .input_checks import check_decoded, check_target, refuse_flash_mask
@@ -364,6 +365,11 @@ def attend(
         attention.config._attn_implementation, eager_attention_forward
     )
     dropout = attention.dropout if attention.training else 0.0
+    if kernel_is_fast(attention, mask, query, key, value):
+        attended = query.new_empty(query.shape[0], *query.shape[2:0:-1], query.shape[3])
+        spans = [(0, query.shape[2])] * len(query)
+        attend_with_kernel(query, key, value, attended.transpose(1, 2), spans, None, attention.scaling)
+        return attended, None
     if drops_fast(attention, attention.dropout, query, mask):
         if mask is None and attention.is_causal:
             mask = torch.ones(query.shape[2], key.shape[2], dtype=torch.bool).tril_()[None, None]
@@ -372,7 +378,7 @@ def attend(
 
 
 class BodyAttention(BartAttention):
-    """BART's attention, which drops weights by `attend_with_dropout` where that is faster."""
+    """BART's attention, by the kernels that `attend` chooses."""
 
     def forward(
         self,
@@ -383,7 +389,7 @@ class BodyAttention(BartAttention):
         **kwargs: Any,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Attend: (batch, queries, d_model), and weights, if the implementation gives them."""
-        if cache is not None or not drops_fast(self, self.dropout, hidden_states, attention_mask):
+        if cache is not None:
             return super().forward(hidden_states, key_value_states, cache, attention_mask, **kwargs)
         shape = (*hidden_states.shape[:-1], -1, self.head_dim)
         query = self.q_proj(hidden_states).view(shape).transpose(1, 2)

@@ -22,10 +22,10 @@ from transformers.configuration_utils import PreTrainedConfig
 from transformers.masking_utils import create_bidirectional_mask
 from transformers.models.bart.modeling_bart import BartAttention
 
+from .attention_kernel import attend_with_kernel, kernel_takes
 from .attention_products import WEIGHTS_AT_ONCE, Products, cpu_has
 from .bart_body import attend, attention_sizes, projections
 from .input_checks import refuse_flex_dropout
-from .local_attention_kernel import attend_with_kernel, kernel_takes
 from .torch_kernels import (
     flash_attention,
     flash_attention_backward,
@@ -329,7 +329,7 @@ def _takes_kernel(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, window: int, spans: list[tuple[int, int]]
 ) -> bool:
     """Whether our own kernel is the fastest forwards: not where AMX multiplies."""
-    if query.dtype == torch.float32:  # documents that see all of themselves are BART's to the bit
+    if query.dtype == torch.float32:  # where all documents see all of themselves, they are BART's to the bit
         fits = any(end - start > window // 2 + 1 for start, end in spans)
     else:
         fits = not cpu_has("amx_bf16")
@@ -356,22 +356,22 @@ class _BlocksOnCpu(torch.autograd.Function):
         kernel, backward_kernel = _kernels(query.dtype, scale, dropout)
         # For the backward of each call: log-sum-exp of the scores, (blocks, heads, queries), or the seed of dropout.
         others = []
-        walk = _walk(spans, window)
         if not dropout and _takes_kernel(query, key, value, window, spans):
             normalizer = attend_with_kernel(query, key, value, attended, spans, window // 2, scale)[..., None]
             if wanted and isinstance(backward_kernel, _Flash):
-                others = [blocks.split_queries(normalizer[document])[..., 0].contiguous() for document, blocks in walk]
-            walk = iter(())
-        for document, blocks in walk:
-            output, *other = kernel.attend(
-                blocks,
-                blocks.split_queries(query[document]),
-                blocks.split_keys(key[document]),
-                blocks.split_keys(value[document]),
-            )
-            blocks.split_queries(attended[document]).copy_(output)
-            if wanted and kernel is backward_kernel:
-                others += other
+                for document, blocks in _walk(spans, window):
+                    others.append(blocks.split_queries(normalizer[document])[..., 0].contiguous())
+        else:
+            for document, blocks in _walk(spans, window):
+                output, *other = kernel.attend(
+                    blocks,
+                    blocks.split_queries(query[document]),
+                    blocks.split_keys(key[document]),
+                    blocks.split_keys(value[document]),
+                )
+                blocks.split_queries(attended[document]).copy_(output)
+                if wanted and kernel is backward_kernel:
+                    others += other
         ctx.save_for_backward(query, key, value, attended, *others)
         ctx.window, ctx.spans, ctx.kernel = window, spans, backward_kernel
         return attended

@@ -33,6 +33,12 @@ def flash_attention_backward(
     return found  # type: ignore[no-any-return]
 
 
+def is_watched() -> bool:
+    """Whether something records or counts torch's operations, and would miss what is none of them."""
+    in_mode = getattr(torch.utils._python_dispatch, "is_in_torch_dispatch_mode", lambda: False)
+    return torch.jit.is_tracing() or in_mode()  # type: ignore[no-any-return]
+
+
 @functools.cache
 def flash_attention_works() -> bool:
     """Whether `flash_attention` and its backward are there, take what we give, and give what we take them for."""

@@ -1,4 +1,4 @@
-/* Local attention of one head, for CPUs with AVX-512: scores, softmax and their products without leaving the cache.
+/* Attention of one head, in a window or to all, for CPUs with AVX-512: scores, softmax and their products without leaving the cache.
 
 A tile of queries goes through its keys, 64 at a time, and keeps a running maximum and sum (Milakov and Gimelshein,
 2018; Dao et al., 2022). Numbers are read as words of 32 bits: one float32, or two neighbouring bfloat16, which one
@@ -7,7 +7,7 @@ instruction multiplies and adds up. So what is multiplied is laid out in words f
     keys    (words of a head, keys)       a word of a query times 64 keys
     values  (words of the keys, head_dim) a word of the weights times a head
 
-hatch_build.py compiles this; local_attention_kernel.py calls it. */
+hatch_build.py compiles this; attention_kernel.py calls it. */
 
 #include <immintrin.h>
 #include <math.h>
@@ -19,24 +19,27 @@ hatch_build.py compiles this; local_attention_kernel.py calls it. */
 #define ROWS 6       /* queries that share a product: 6 x 4 sums fill the registers */
 #define QUERIES 48   /* in a tile */
 #define LANES 16
-#define HIDDEN -1e30f
+#define HIDDEN -1e38f
 
 typedef uint16_t bfloat16;
 #define INLINE static inline __attribute__((always_inline))
 
-/* e^x, for x that are not positive. */
-INLINE __m512 exponential(__m512 x) {
-    const __m512 power = _mm512_max_ps(_mm512_set1_ps(-126.0f), _mm512_mul_ps(x, _mm512_set1_ps(1.44269504f)));
+#define LOG2E 1.44269504f
+
+/* 2^power, for powers that are not positive; zero instead of what is too small for a normal number. */
+INLINE __m512 power_of_two(__m512 power, int half_precision) {
     const __m512 whole = _mm512_roundscale_ps(power, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
     const __m512 rest = _mm512_sub_ps(power, whole);
-    __m512 sum = _mm512_set1_ps(1.54035304e-4f); /* of the series of 2^rest */
-    sum = _mm512_fmadd_ps(sum, rest, _mm512_set1_ps(1.33335581e-3f));
-    sum = _mm512_fmadd_ps(sum, rest, _mm512_set1_ps(9.61812911e-3f));
+    __m512 sum = _mm512_set1_ps(9.61812911e-3f); /* of the series of 2^rest, as far as can be told apart */
+    if (!half_precision) {
+        sum = _mm512_fmadd_ps(_mm512_set1_ps(1.54035304e-4f), rest, _mm512_set1_ps(1.33335581e-3f));
+        sum = _mm512_fmadd_ps(sum, rest, _mm512_set1_ps(9.61812911e-3f));
+    }
     sum = _mm512_fmadd_ps(sum, rest, _mm512_set1_ps(5.55041087e-2f));
     sum = _mm512_fmadd_ps(sum, rest, _mm512_set1_ps(2.40226507e-1f));
     sum = _mm512_fmadd_ps(sum, rest, _mm512_set1_ps(6.93147181e-1f));
     sum = _mm512_fmadd_ps(sum, rest, _mm512_set1_ps(1.0f));
-    return _mm512_scalef_ps(sum, whole);
+    return _mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(power, _mm512_set1_ps(-126.0f), _CMP_NLT_UQ), sum, whole);
 }
 
 /* Add (ROWS, depth) words times (depth, columns) words to sums of (ROWS, columns). */
@@ -59,8 +62,10 @@ INLINE void multiply(__m512 sums[ROWS][4], const uint32_t *left, const uint32_t 
 INLINE void lay_out_keys(uint32_t *to, const char *from, long stride, long start, long end, int words) {
     for (long key = start, place = 0; place < (end - start + KEYS - 1) / KEYS * KEYS; key++, place++) {
         uint32_t *column = to + place / KEYS * KEYS * words + place % KEYS;
-        const uint32_t *row = (const uint32_t *)(from + key * stride);
-        for (int word = 0; word < words; word++) column[word * KEYS] = key < end ? row[word] : 0;
+        for (int word = 0; word < words; word++) {
+            if (key < end) memcpy(column + word * KEYS, from + key * stride + 4 * word, 4);
+            else column[word * KEYS] = 0;
+        }
     }
 }
 
@@ -97,7 +102,9 @@ INLINE int attend(const char *query, const char *key, const char *value, char *a
                   int half_precision) {
     const int words = half_precision ? head_dim / 2 : head_dim, key_words = half_precision ? KEYS / 2 : KEYS;
     const int columns = head_dim / LANES;
-    const long start = first < half ? 0 : first - half, end = last + half > tokens ? tokens : last + half;
+    /* Blocks of keys lie where they would if all queries were asked for, so that their number changes no bit. */
+    const long start = first < half ? 0 : (first - half) / KEYS * KEYS;
+    const long end = last + half > tokens ? tokens : last + half;
     const long blocks = (end - start + KEYS - 1) / KEYS, block_words = (long)KEYS * words;
     const long value_words = (long)key_words * head_dim;
     uint32_t *keys = aligned_alloc(64, blocks * block_words * sizeof *keys);
@@ -112,7 +119,7 @@ INLINE int attend(const char *query, const char *key, const char *value, char *a
     _Alignas(64) uint32_t queries[QUERIES * 64], weights[ROWS * KEYS];
     _Alignas(64) float outputs[QUERIES * 64];
     float top[QUERIES], total[QUERIES];
-    const __m512 factor = _mm512_set1_ps(scale);
+    const __m512 factor = _mm512_set1_ps(scale * LOG2E); /* scores are to the base of 2 */
     for (long tile = first; tile < last; tile += QUERIES) {
         const int count = last - tile < QUERIES ? (int)(last - tile) : QUERIES;
         memset(outputs, 0, sizeof outputs);
@@ -133,23 +140,24 @@ INLINE int attend(const char *query, const char *key, const char *value, char *a
                 multiply(sums, queries + i * words, keys + block * block_words, words, KEYS, half_precision);
                 float kept[ROWS]; /* of what was summed up before */
                 for (int r = 0; r < ROWS; r++) {
-                    __mmask16 sees[4] = {0xffff, 0xffff, 0xffff, 0xffff};
                     const long here = lowest + r - at;
                     const long behind = here + half < end - 1 - at ? here + half : end - 1 - at;
                     __m512 most = _mm512_set1_ps(top[i + r]), sum = _mm512_setzero_ps();
                     for (int j = 0; j < 4; j++) {
-                        if (!all_seen) sees[j] = seen(j, here - half, behind);
-                        sums[r][j] = _mm512_mask_mul_ps(_mm512_set1_ps(HIDDEN), sees[j], sums[r][j], factor);
+                        sums[r][j] = _mm512_mul_ps(sums[r][j], factor);
+                        if (!all_seen)
+                            sums[r][j] = _mm512_mask_mov_ps(_mm512_set1_ps(HIDDEN), seen(j, here - half, behind),
+                                                            sums[r][j]);
                         most = _mm512_max_ps(most, sums[r][j]);
                     }
-                    const float highest_score = _mm512_reduce_max_ps(most);
+                    /* Where a row sees nothing yet, it is forgotten once it does: what was kept is zero then. */
+                    const float highest_score = _mm512_reduce_max_ps(most), before = top[i + r] - highest_score;
                     for (int j = 0; j < 4; j++) {
                         const __m512 score = _mm512_sub_ps(sums[r][j], _mm512_set1_ps(highest_score));
-                        sums[r][j] = _mm512_maskz_mov_ps(sees[j], exponential(score));
+                        sums[r][j] = power_of_two(score, half_precision);
                         sum = _mm512_add_ps(sum, sums[r][j]);
                     }
-                    const float before = top[i + r] - highest_score;
-                    kept[r] = before == 0 ? 1 : _mm512_cvtss_f32(exponential(_mm512_set1_ps(before)));
+                    kept[r] = before == 0 ? 1 : _mm512_cvtss_f32(power_of_two(_mm512_set1_ps(before), 0));
                     top[i + r] = highest_score;
                     total[i + r] = total[i + r] * kept[r] + _mm512_reduce_add_ps(sum);
                     uint32_t *row = weights + r * key_words;
@@ -179,16 +187,17 @@ INLINE int attend(const char *query, const char *key, const char *value, char *a
                 if (half_precision) _mm256_storeu_si256((__m256i *)row + j, (__m256i)_mm512_cvtneps_pbh(numbers));
                 else _mm512_storeu_ps((float *)row + LANES * j, numbers);
             }
-            normalizer[tile + i] = top[i] + logf(total[i]);
+            normalizer[tile + i] = top[i] / LOG2E + logf(total[i]);
         }
     }
     free(keys), free(values);
     return 0;
 }
 
-/* Attend from queries `first` to `last` of a document to `half` tokens on each side.
+/* Attend from queries `first` to `last` of a document to those of `tokens` keys that are at most `half` away.
 
-Strides are those of tokens, in bytes, of query, key, value and attended. Gives 1 where there is no memory. */
+Strides are those of tokens, in bytes, of query, key, value and attended. Gives 1 where there is no memory. Other
+arguments need another name: an editable installation may have what was compiled before. */
 #define KERNEL(NAME, HEAD_DIM, HALF_PRECISION)                                                                       \
     int NAME(const char *query, const char *key, const char *value, char *attended, float *normalizer,               \
              const long *strides, long tokens, long first, long last, long half, float scale) {                      \
@@ -196,7 +205,7 @@ Strides are those of tokens, in bytes, of query, key, value and attended. Gives 
                       HALF_PRECISION);                                                                               \
     }
 
-KERNEL(local_attention_bfloat16_32, 32, 1)
-KERNEL(local_attention_bfloat16_64, 64, 1)
-KERNEL(local_attention_float32_32, 32, 0)
-KERNEL(local_attention_float32_64, 64, 0)
+KERNEL(attend_bfloat16_32, 32, 1)
+KERNEL(attend_bfloat16_64, 64, 1)
+KERNEL(attend_float32_32, 32, 0)
+KERNEL(attend_float32_64, 64, 0)

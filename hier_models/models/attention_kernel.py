@@ -1,0 +1,126 @@
+"""The kernel of attention_kernel.c: forwards on CPUs with AVX-512, where it was compiled.
+
+hatch_build.py compiles it when the package is installed, if there is a C compiler for it; where there was none, others
+do.
+"""
+
+import ctypes
+import functools
+import os
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from .attention_products import cpu_has
+from .torch_kernels import is_watched
+
+
+HEAD_DIMS = (32, 64)
+QUERIES = 2048  # of a call, at most: with windows of some 1,000 tokens its keys and values stay in the cache
+FEWEST_QUERIES = 256  # for which keys are laid out
+CALLS = 4  # of a thread, at least, so that all end at about the same time
+INSTRUCTIONS = ("fma3", "avx512_f", "avx512_bw", "avx512_dq", "avx512_vl")
+
+
+@functools.cache
+def kernels() -> ctypes.CDLL | None:
+    """The compiled kernels, or `None` where there are none."""
+    try:
+        return ctypes.CDLL(str(Path(__file__).with_name("libattention_kernel.so")))
+    except OSError:
+        return None
+
+
+def _kernel(query: torch.Tensor) -> Callable[..., int] | None:
+    """The one for a type and a head_dim, unless the file is an older one, without it."""
+    name = f"attend_{str(query.dtype).removeprefix('torch.')}_{query.shape[-1]}"
+    return getattr(kernels(), name, None)
+
+
+def kernel_takes(*states: torch.Tensor) -> bool:
+    """Whether there is a kernel for states (batch, heads, tokens, head_dim) of such a type, on this CPU."""
+    query = states[0]
+    needed = {torch.float32: INSTRUCTIONS, torch.bfloat16: (*INSTRUCTIONS, "avx512_bf16")}.get(query.dtype)
+    return (
+        needed is not None
+        and query.device.type == "cpu"
+        and query.shape[-1] in HEAD_DIMS
+        and all(type(of) is torch.Tensor and of.stride(-1) == 1 for of in states)
+        and all((of.dtype, of.device) == (query.dtype, query.device) for of in states)
+        and all(map(cpu_has, needed))
+        and _kernel(query) is not None
+        and not is_watched()
+    )
+
+
+def kernel_is_fast(attention: Any, mask: Any, *states: torch.Tensor) -> bool:
+    """Whether the kernel is to take the place of torch's in a module: without AMX, in bfloat16, for many queries."""
+    query, drops = states[0], attention.training and attention.dropout > 0
+    return (
+        not torch.compiler.is_compiling()
+        and not torch.is_grad_enabled()
+        and mask is None
+        and not (drops or attention.is_causal)
+        and attention.config._attn_implementation == "sdpa"
+        and query.dtype == torch.bfloat16
+        and query.shape[2] >= FEWEST_QUERIES
+        and not cpu_has("amx_bf16")
+        and kernel_takes(*states)
+    )
+
+
+def attend_with_kernel(
+    query: torch.Tensor,  # (batch, heads, tokens, head_dim)
+    key: torch.Tensor,  # likewise, or without window (batch, heads, keys, head_dim), as value
+    value: torch.Tensor,
+    attended: torch.Tensor,  # as query: what is to be written
+    spans: Iterable[tuple[int, int]],  # of the documents
+    half: int | None,
+    scale: float,
+) -> torch.Tensor:  # log-sum-exp of the scores, (batch, heads, tokens)
+    """Attend to `half` tokens on each side, or, if none, to all keys."""
+    batch, heads, tokens, _ = query.shape
+    normalizer = query.new_zeros(batch, heads, tokens, dtype=torch.float32)
+    attend: Any = _kernel(query)
+    places = [  # of the first number, and how many bytes further the next document, head and token are
+        (of.data_ptr(), *(of.element_size() * stride for stride in of.stride()[:3]))
+        for of in (query, key, value, attended, normalizer)
+    ]
+    strides = (ctypes.c_long * 4)(*(of_token for *_, of_token in places[:4]))
+    threads = torch.get_num_threads()
+    pieces = -(-CALLS * threads // max(1, batch * heads))  # of a head's document
+
+    def run(call: tuple[int, int, int, int, int, int]) -> None:
+        document, head, start, end, first, last = call
+        pointers = (
+            ctypes.c_void_p(first_number + document * of_document + head * of_head + start * of_token)
+            for first_number, of_document, of_head, of_token in places
+        )
+        seen = end - start if half is not None else key.shape[2]
+        near = min(half, seen) if half is not None else end + seen
+        numbers = map(ctypes.c_long, (seen, first, last, near))
+        if attend(*pointers, strides, *numbers, ctypes.c_float(scale)):
+            raise MemoryError(f"no memory for the keys of {last - first} tokens")
+
+    calls = []
+    for document, (start, end) in enumerate(spans):
+        size = min(QUERIES, max(FEWEST_QUERIES, -(-(end - start) // pieces)))
+        for head in range(heads):
+            for first in range(0, end - start, size):
+                calls.append((document, head, start, end, first, min(first + size, end - start)))
+    try:
+        done = map(run, calls) if threads == 1 else _pool(threads, os.getpid()).map(run, calls)
+    except RuntimeError:  # the interpreter is about to end, and begins no more threads
+        done = map(run, calls)
+    for _ in done:
+        pass
+    return normalizer
+
+
+@functools.lru_cache(1)
+def _pool(threads: int, process: int) -> ThreadPoolExecutor:
+    """Threads of a process: a fork has none of them."""
+    return ThreadPoolExecutor(threads)

@@ -1,0 +1,392 @@
+"""The compiled kernel of local attention: exact, for all that it takes; and local attention without it."""
+
+import ctypes
+import importlib.util
+import os
+import platform
+import shutil
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from hier_models.models import attention_kernel as kernel
+from hier_models.models import bart_body
+from hier_models.models import local_attention as module
+from hier_models.models.attention_products import cpu_has
+from hier_models.models.bart_body import attend
+from hier_models.models.local_attention import local_attention
+
+
+ROOT = Path(__file__).parents[2]
+NAMES = [f"attend_{dtype}_{head_dim}" for dtype in ("float32", "bfloat16") for head_dim in kernel.HEAD_DIMS]
+HAS_AVX512 = all(map(cpu_has, kernel.INSTRUCTIONS))
+of_linux = pytest.mark.skipif(
+    (platform.system(), platform.machine()) != ("Linux", "x86_64"), reason="needs Linux on x86-64"
+)
+needs_avx512_bf16 = pytest.mark.skipif(
+    not (HAS_AVX512 and cpu_has("avx512_bf16")), reason="needs a CPU with AVX512-BF16"
+)
+needs_avx512 = pytest.mark.skipif(not HAS_AVX512, reason="needs a CPU with AVX-512")
+
+
+@pytest.fixture(scope="module")
+def build():
+    spec = importlib.util.spec_from_file_location("hatch_build", ROOT / "hatch_build.py")
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    return script
+
+
+@pytest.fixture(scope="module")
+def compiler(build):
+    """Skips where there is none that knows the instructions."""
+    command = [*os.environ.get("CC", "cc").split(), *build.FLAGS.split(), "-E", "-x", "c", os.devnull]
+    if shutil.which(command[0]) is None or subprocess.run(command, capture_output=True).returncode:
+        pytest.skip("needs a C compiler that knows AVX512-BF16")
+
+
+@pytest.fixture(scope="module")
+def compiled(build, compiler, tmp_path_factory):
+    library = tmp_path_factory.mktemp("kernel") / "kernel.so"
+    assert build.compile_kernel(ROOT / build.SOURCE, library)
+    return ctypes.CDLL(str(library))
+
+
+@pytest.fixture
+def calls(compiled, monkeypatch):
+    """How often the kernel was asked; AMX, which is faster, is put aside."""
+    found = []
+
+    def attend(*arguments):
+        found.append(arguments)
+        return kernel.attend_with_kernel(*arguments)
+
+    monkeypatch.setattr(kernel, "kernels", lambda: compiled)
+    monkeypatch.setattr(module, "attend_with_kernel", attend)
+    monkeypatch.setattr(module, "cpu_has", lambda *names: False)
+    return found
+
+
+def states_of(tokens, dtype, heads=2, head_dim=64, batch=2):
+    """Queries, keys and values laid out as projections give them."""
+    generator = torch.Generator().manual_seed(tokens)
+    shape = (batch, tokens, heads, head_dim)
+    made = (torch.randn(shape, generator=generator, dtype=torch.float32) for _ in range(3))
+    return [of.to(dtype).transpose(1, 2).requires_grad_() for of in made]
+
+
+def densely(query, key, value, window, exists, scale=None):
+    place = torch.arange(query.shape[2])
+    seen = ((place[:, None] - place).abs() <= window // 2) & exists[:, None, None]
+    seen = seen | (place[:, None] == place)  # keeps rows of padding finite
+    scores = query @ key.transpose(2, 3) * (query.shape[-1] ** -0.5 if scale is None else scale)
+    return scores.masked_fill(~seen, -torch.inf).softmax(dim=-1) @ value
+
+
+@needs_avx512
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 5e-6), (torch.bfloat16, 1e-2)])
+@pytest.mark.parametrize("head_dim", kernel.HEAD_DIMS)
+@pytest.mark.parametrize("window", [2, 62, 128, 1024])
+@pytest.mark.parametrize("tokens", [1, 7, 64, 301, 700])
+def test_exact_forwards_and_backwards(calls, tokens, window, head_dim, dtype, tolerance):
+    if dtype == torch.bfloat16 and not cpu_has("avx512_bf16"):
+        pytest.skip("needs a CPU with AVX512-BF16")
+    states = states_of(tokens, dtype, head_dim=head_dim)
+    exact = [of.detach().double().requires_grad_() for of in states]
+    exists = torch.ones(2, tokens, dtype=torch.bool)
+    exists[0, tokens - tokens // 3 :] = False
+    exists[1, : tokens // 4] = False
+    weights = torch.linspace(-1, 1, exact[0].numel()).double().view_as(exact[0]) * exists[:, None, :, None]
+    found, wanted = local_attention(*states, window, exists, scale=0.3), densely(*exact, window, exists, scale=0.3)
+    difference = (found.double() - wanted) * exists[:, None, :, None]
+    assert difference.abs().max() < tolerance
+    for one, other in zip(states, exact, strict=True):
+        (grad,) = torch.autograd.grad((found * weights.to(dtype)).sum(), one, retain_graph=True)
+        (expected,) = torch.autograd.grad((wanted * weights).sum(), other, retain_graph=True)
+        assert (grad.double() - expected).abs().max() < (1e-5 if dtype == torch.float32 else 0.05) * max(
+            1, expected.abs().max()
+        )
+    # In float32, where all documents see all of themselves, they are BART's to the bit.
+    assert bool(calls) == (dtype == torch.bfloat16 or tokens - tokens // 4 > window // 2 + 1)
+
+
+@needs_avx512
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_the_default_type_does_not_matter(calls, dtype):
+    found = []
+    for default in (torch.float32, dtype):
+        torch.set_default_dtype(default)
+        try:
+            states = states_of(300, torch.float32)
+            found.append(torch.autograd.grad(local_attention(*states, 64).sum(), states))
+        finally:
+            torch.set_default_dtype(torch.float32)
+    assert all(map(torch.equal, *found))
+    assert len(calls) == 2
+
+
+@needs_avx512
+def test_documents_lie_anywhere_in_memory(calls):
+    """One of a batch is empty; states are parts of larger ones, with strides of their own; windows are of any size."""
+    generator = torch.Generator().manual_seed(0)
+    large = [torch.randn(3, 301, 5, width, generator=generator) for width in (65, 70, 130)]
+    states = [of[1:, 1:, 2:4, 1:65].transpose(1, 2) for of in large]
+    exists = torch.ones(2, 300, dtype=torch.bool)
+    exists[0], exists[1, :20] = False, False
+    for window, size in ((64, 64), (2**64, 600)):
+        found = local_attention(*states, window, exists)
+        wanted = densely(*(of.double() for of in states), size, exists)
+        torch.testing.assert_close(found[1, :, 20:].double(), wanted[1, :, 20:], rtol=0, atol=5e-6)
+        assert not found[0].any()
+    assert len(calls) == 1
+
+
+@needs_avx512
+def test_how_a_document_is_cut_changes_no_bit(calls, monkeypatch):
+    states = [of.detach() for of in states_of(3000, torch.float32, heads=3, batch=1)]
+    found = []
+    for threads in (1, 2, 7):
+        monkeypatch.setattr(torch, "get_num_threads", lambda threads=threads: threads)
+        with torch.inference_mode():
+            found.append(local_attention(*states, 500))
+    assert torch.equal(found[0], found[1])
+    assert torch.equal(found[0], found[2])
+    assert len(calls) == 3
+
+
+@needs_avx512
+def test_a_fork_has_threads_of_its_own(calls, monkeypatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    states = [of.detach() for of in states_of(300, torch.float32)]
+    wanted = local_attention(*states, 64)
+    if (process := os.fork()) == 0:
+        os._exit(0 if torch.equal(local_attention(*states, 64), wanted) else 1)
+    assert os.waitpid(process, 0)[1] == 0
+
+
+@needs_avx512
+def test_when_the_interpreter_ends_no_threads_are_begun(calls, monkeypatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    states = [of.detach() for of in states_of(300, torch.float32)]
+    wanted = local_attention(*states, 64)
+    pool = ThreadPoolExecutor(1)
+    pool.shutdown()
+    monkeypatch.setattr(kernel, "_pool", lambda *_: pool)
+    assert torch.equal(local_attention(*states, 64), wanted)
+
+
+class Recorder(TorchDispatchMode):
+    """The names of what was called."""
+
+    def __init__(self):
+        super().__init__()
+        self.names = []
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.names.append(str(function))
+        return function(*args, **(kwargs or {}))
+
+
+@needs_avx512
+def test_who_watches_torchs_operations_sees_them(calls):
+    query, key, value = (of.detach() for of in states_of(300, torch.float32))
+    with Recorder() as recorder:
+        local_attention(query, key, value, 64)
+    assert any("attention" in name for name in recorder.names)
+    assert not calls
+
+
+@needs_avx512
+@pytest.mark.parametrize(("threads", "size"), [(1, 1250), (3, 417), (100, kernel.FEWEST_QUERIES)])
+def test_long_documents_are_read_in_pieces_by_all_threads(calls, monkeypatch, threads, size):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    asked = []
+    attend = kernel.kernels().attend_float32_64
+
+    class Counted:
+        @staticmethod
+        def attend_float32_64(*arguments):
+            asked.append([number.value for number in arguments[6:10]])
+            return attend(*arguments)
+
+    monkeypatch.setattr(kernel, "kernels", lambda: Counted)
+    states = [of.detach() for of in states_of(5000, torch.float32, heads=1, batch=1)]
+    found = local_attention(*states, 200)
+    assert sorted(asked) == [[5000, first, min(first + size, 5000), 100] for first in range(0, 5000, size)]
+    for first in (0, 2 * size - 150, 4700):
+        part = [of[:, :, max(0, first - 100) : first + 400].double() for of in states]
+        wanted = densely(*part, 200, torch.ones(1, part[0].shape[2], dtype=torch.bool))
+        inner = slice(min(first, 100), min(first, 100) + 300)
+        whole = slice(first, first + 300)
+        torch.testing.assert_close(found[:, :, whole].double(), wanted[:, :, inner], rtol=0, atol=2e-6)
+
+
+class Attention:
+    """What of a module decides."""
+
+    is_causal = training = False
+    dropout, scaling, config = 0.1, 0.3, SimpleNamespace(_attn_implementation="sdpa")
+
+
+@pytest.fixture
+def bodies_calls(compiled, monkeypatch):
+    found = []
+    monkeypatch.setattr(kernel, "kernels", lambda: compiled)
+    monkeypatch.setattr(kernel, "cpu_has", lambda name: name != "amx_bf16" and cpu_has(name))
+    monkeypatch.setattr(bart_body, "attend_with_kernel", lambda *a: found.append(a) or kernel.attend_with_kernel(*a))
+    return found
+
+
+@needs_avx512_bf16
+@torch.no_grad()
+@pytest.mark.parametrize(("queries", "keys"), [(256, 1), (256, 300), (700, 700), (2500, 90)])
+def test_models_attend_to_all_keys(bodies_calls, queries, keys):
+    query, (key, value) = states_of(queries, torch.bfloat16)[0], states_of(keys, torch.bfloat16)[1:]
+    found, weights = attend(Attention(), query, key, value, None)
+    wanted = (query.double() @ key.double().transpose(2, 3) * 0.3).softmax(dim=-1) @ value.double()
+    torch.testing.assert_close(found.double(), wanted.transpose(1, 2), rtol=0, atol=1e-2)
+    assert (weights, len(bodies_calls)) == (None, 1)
+
+
+@needs_avx512_bf16
+def test_models_take_torchs_kernel_for_all_else(bodies_calls, monkeypatch):
+    states = [of.detach() for of in states_of(256, torch.bfloat16)]
+    few = [of[:, :, :255] for of in states]
+    mask = torch.ones(1, 1, 256, 256, dtype=torch.bool)
+    causal, training = Attention(), Attention()
+    causal.is_causal = training.training = True
+    eager = Attention()
+    eager.config, eager.num_key_value_groups = SimpleNamespace(_attn_implementation="eager"), 1
+    with torch.no_grad():
+        for attention in (causal, training, eager):
+            attend(attention, *states, None)
+        attend(Attention(), *states, mask)
+        attend(Attention(), *few, None)
+        attend(Attention(), *[of.float() for of in states], None)
+    attend(Attention(), *states, None)  # with gradients
+    assert not bodies_calls
+    monkeypatch.setattr(kernel, "cpu_has", lambda name: True)
+    with torch.no_grad():
+        attend(Attention(), *states, None)
+    assert not bodies_calls
+
+
+@needs_avx512
+def test_what_is_not_seen_does_not_matter(calls):
+    query, key, value = (of.detach() for of in states_of(300, torch.float32, batch=1))
+    before = local_attention(query, key, value, 64)
+    key[:, :, 200:], value[:, :, 200:] = torch.nan, 1e30
+    after = local_attention(query, key, value, 64)
+    assert torch.equal(before[:, :, :168], after[:, :, :168])
+    assert after[:, :, 168:].isnan().all()
+    assert len(calls) == 2
+
+
+@needs_avx512
+@pytest.mark.parametrize("largest", [1e2, 1e17])
+def test_large_scores_do_not_overflow(calls, largest):
+    query, key, value = (of.detach() for of in states_of(300, torch.float32, batch=1))
+    query, key = query.abs() * largest, -key.abs() * largest
+    found = local_attention(query, key, value, 64)
+    exists = torch.ones(1, 300, dtype=torch.bool)
+    wanted = densely(query.double(), key.double(), value.double(), 64, exists)
+    torch.testing.assert_close(found.double(), wanted, rtol=0, atol=1e-3)
+    assert calls
+
+
+class Subclass(torch.Tensor):
+    pass
+
+
+def test_other_states_take_other_ways(monkeypatch):
+    monkeypatch.setattr(kernel, "cpu_has", lambda name: name in (*kernel.INSTRUCTIONS, "avx512_bf16"))
+    monkeypatch.setattr(kernel, "kernels", lambda: SimpleNamespace(**dict.fromkeys(NAMES, True)))
+    right = torch.zeros(1, 2, 8, 64)
+    assert kernel.kernel_takes(right, right, right)
+    assert kernel.kernel_takes(*[right.bfloat16()] * 3)
+    assert kernel.kernel_takes(*[right[..., :32]] * 3)
+    for other in (right.double(), right.half(), right[..., :48], right.transpose(2, 3).contiguous().transpose(2, 3)):
+        assert not kernel.kernel_takes(other, other, other)
+    assert not kernel.kernel_takes(right, right.bfloat16(), right)
+    assert not kernel.kernel_takes(right, right.to("meta"), right)
+    assert not kernel.kernel_takes(*[right.as_subclass(Subclass)] * 3)  # such as those without numbers
+    monkeypatch.setattr(kernel, "kernels", lambda: None)
+    assert not kernel.kernel_takes(right, right, right)
+    monkeypatch.setattr(kernel, "kernels", lambda: SimpleNamespace(**dict.fromkeys(NAMES, True)))
+    monkeypatch.setattr(kernel, "cpu_has", lambda name: name in kernel.INSTRUCTIONS)
+    assert kernel.kernel_takes(right, right, right)
+    assert not kernel.kernel_takes(*[right.bfloat16()] * 3)
+    monkeypatch.setattr(kernel, "cpu_has", lambda name: name == "avx512_f")
+    assert not kernel.kernel_takes(right, right, right)
+
+
+@needs_avx512
+def test_with_amx_bfloat16_takes_torchs_kernel(calls, monkeypatch):
+    monkeypatch.setattr(module, "kernel_takes", lambda *states: True)
+    monkeypatch.setattr(module, "cpu_has", lambda *names: "amx_bf16" in names)
+    local_attention(*states_of(300, torch.bfloat16), 64)
+    assert not calls
+
+
+def test_a_file_that_is_no_library_is_done_without(tmp_path, monkeypatch):
+    (tmp_path / "libattention_kernel.so").write_text("no library", encoding="utf-8")
+    monkeypatch.setattr(kernel, "__file__", str(tmp_path / "attention_kernel.py"))
+    kernel.kernels.cache_clear()
+    try:
+        assert kernel.kernels() is None
+    finally:
+        kernel.kernels.cache_clear()
+
+
+@needs_avx512
+def test_no_memory_is_said(calls, monkeypatch):
+    class Full:
+        @staticmethod
+        def attend_float32_64(*arguments):
+            return 1
+
+    monkeypatch.setattr(kernel, "kernels", Full)
+    with pytest.raises(MemoryError, match="no memory for the keys of 300 tokens"):
+        local_attention(*states_of(300, torch.float32, heads=8), 64)
+
+
+@pytest.fixture
+def checkout(build, tmp_path):
+    """A source tree with a kernel that was compiled before."""
+    source = tmp_path / build.SOURCE
+    source.parent.mkdir(parents=True)
+    shutil.copy(ROOT / build.SOURCE, source)
+    (tmp_path / build.LIBRARY).write_text("older", encoding="utf-8")
+    return tmp_path
+
+
+def built(build, checkout):
+    data = {"artifacts": []}
+    build.CustomBuildHook(str(checkout), {}, None, None, str(checkout), "wheel").initialize("standard", data)
+    return data
+
+
+@of_linux
+def test_wheels_have_the_kernel_where_it_can_be_compiled(build, compiler, checkout, monkeypatch):
+    data = built(build, checkout)
+    assert data["artifacts"] == [str(build.LIBRARY)]
+    assert data["tag"] == "py3-none-linux_x86_64"
+    monkeypatch.setattr(kernel, "__file__", str(checkout / "hier_models/models/attention_kernel.py"))
+    kernel.kernels.cache_clear()
+    try:
+        assert all(kernel._kernel(torch.empty(head_dim)) for head_dim in kernel.HEAD_DIMS)
+    finally:
+        kernel.kernels.cache_clear()
+
+
+@of_linux
+@pytest.mark.parametrize("compiler_name", ["false", "no_such_compiler"])
+def test_wheels_are_of_any_platform_where_it_cannot(build, checkout, monkeypatch, compiler_name):
+    monkeypatch.setenv("CC", compiler_name)
+    assert built(build, checkout) == {"artifacts": []}
+    assert [file.name for file in (checkout / build.SOURCE).parent.iterdir()] == [build.SOURCE.name]
