@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import torch
+from torch.utils import _python_dispatch
 
 
 def flash_attention(
@@ -35,8 +36,8 @@ def flash_attention_backward(
 
 def is_watched() -> bool:
     """Whether something records or counts torch's operations, and would miss what is none of them."""
-    in_mode = getattr(torch.utils._python_dispatch, "is_in_torch_dispatch_mode", lambda: False)
-    return torch.jit.is_tracing() or in_mode()  # type: ignore[no-any-return]
+    in_mode = getattr(_python_dispatch, "is_in_torch_dispatch_mode", lambda: False)
+    return torch.jit.is_tracing() or in_mode()  # type: ignore[attr-defined, no-any-return]
 
 
 @functools.cache
