@@ -56,19 +56,24 @@ def kernel_takes(*states: torch.Tensor) -> bool:
     )
 
 
-def kernel_is_fast(attention: Any, mask: Any, *states: torch.Tensor) -> bool:
+def kernel_is_fast(
+    attention: Any, mask: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, **kwargs: Any
+) -> bool:
     """Whether the kernel is to take the place of torch's in a module: without AMX, in bfloat16, for many queries."""
-    query, drops = states[0], attention.training and attention.dropout > 0
+    drops = attention.training and attention.dropout > 0
+    is_other = kwargs.get("is_causal") or kwargs.get("position_bias") is not None
+    fits = key.shape == value.shape == (*query.shape[:2], key.shape[2], query.shape[3]) and key.shape[2] > 0
     return (
         not torch.compiler.is_compiling()
         and not torch.is_grad_enabled()
         and mask is None
-        and not (drops or attention.is_causal)
+        and fits
+        and not (drops or attention.is_causal or is_other)
         and attention.config._attn_implementation == "sdpa"
         and query.dtype == torch.bfloat16
         and query.shape[2] >= FEWEST_QUERIES
         and not cpu_has("amx_bf16")
-        and kernel_takes(*states)
+        and kernel_takes(query, key, value)
     )
 
 
@@ -84,16 +89,17 @@ def attend_with_kernel(
     """Attend to `half` tokens on each side, or, if none, to all keys."""
     batch, heads, tokens, _ = query.shape
     normalizer = query.new_zeros(batch, heads, tokens, dtype=torch.float32)
+    states = query, key, value, attended, normalizer
     attend: Any = _kernel(query)
     places = [  # of the first number, and how many bytes further the next document, head and token are
-        (of.data_ptr(), *(of.element_size() * stride for stride in of.stride()[:3]))
-        for of in (query, key, value, attended, normalizer)
+        (of.data_ptr(), *(of.element_size() * stride for stride in of.stride()[:3])) for of in states
     ]
     strides = (ctypes.c_long * 4)(*(of_token for *_, of_token in places[:4]))
     threads = torch.get_num_threads()
     pieces = -(-CALLS * threads // max(1, batch * heads))  # of a head's document
 
-    def run(call: tuple[int, int, int, int, int, int]) -> None:
+    def run(call: tuple[int, int, int, int, int, int], held: Any = states) -> None:
+        # What is `held` stays in memory as long as a thread writes into it, also after an interrupt.
         document, head, start, end, first, last = call
         pointers = (
             ctypes.c_void_p(first_number + document * of_document + head * of_head + start * of_token)

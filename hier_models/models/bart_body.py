@@ -365,7 +365,7 @@ def attend(
         attention.config._attn_implementation, eager_attention_forward
     )
     dropout = attention.dropout if attention.training else 0.0
-    if kernel_is_fast(attention, mask, query, key, value):
+    if kernel_is_fast(attention, mask, query, key, value, **kwargs):
         attended = query.new_empty(query.shape[0], *query.shape[2:0:-1], query.shape[3])
         spans = [(0, query.shape[2])] * len(query)
         attend_with_kernel(query, key, value, attended.transpose(1, 2), spans, None, attention.scaling)
