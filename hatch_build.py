@@ -1,4 +1,4 @@
-"""Compiles the kernel of local attention into the wheel where that can be done; the package works without it too."""
+"""Compiles the kernel of attention into the wheel where that can be done; the package works without it too."""
 
 import os
 import platform

@@ -1,4 +1,6 @@
-/* Attention of one head, in a window or to all, for CPUs with AVX-512: scores, softmax and their products without leaving the cache.
+/* Attention of one head, in a window or to all, for CPUs with AVX-512.
+
+Scores, softmax and their products do not leave the cache.
 
 A tile of queries goes through its keys, 64 at a time, and keeps a running maximum and sum (Milakov and Gimelshein,
 2018; Dao et al., 2022). Numbers are read as words of 32 bits: one float32, or two neighbouring bfloat16, which one

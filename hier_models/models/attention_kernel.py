@@ -41,7 +41,7 @@ def _kernel(query: torch.Tensor) -> Callable[..., int] | None:
 
 
 def kernel_takes(*states: torch.Tensor) -> bool:
-    """Whether there is a kernel for states (batch, heads, tokens, head_dim) of such a type, on this CPU."""
+    """Whether there is a kernel for states (batch, heads, tokens, head_dim) of such a type: none where AMX is faster."""
     query = states[0]
     needed = {torch.float32: INSTRUCTIONS, torch.bfloat16: (*INSTRUCTIONS, "avx512_bf16")}.get(query.dtype)
     return (
@@ -51,6 +51,7 @@ def kernel_takes(*states: torch.Tensor) -> bool:
         and all(type(of) is torch.Tensor and of.stride(-1) == 1 for of in states)
         and all((of.dtype, of.device) == (query.dtype, query.device) for of in states)
         and all(map(cpu_has, needed))
+        and not (query.dtype == torch.bfloat16 and cpu_has("amx_bf16"))
         and _kernel(query) is not None
         and not is_watched()
     )
@@ -60,19 +61,18 @@ def kernel_is_fast(
     attention: Any, mask: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, **kwargs: Any
 ) -> bool:
     """Whether the kernel is to take the place of torch's in a module: without AMX, in bfloat16, for many queries."""
-    drops = attention.training and attention.dropout > 0
-    is_other = kwargs.get("is_causal") or kwargs.get("position_bias") is not None
-    fits = key.shape == value.shape == (*query.shape[:2], key.shape[2], query.shape[3]) and key.shape[2] > 0
     return (
         not torch.compiler.is_compiling()
-        and not torch.is_grad_enabled()
-        and mask is None
-        and fits
-        and not (drops or attention.is_causal or is_other)
-        and attention.config._attn_implementation == "sdpa"
         and query.dtype == torch.bfloat16
-        and query.shape[2] >= FEWEST_QUERIES
-        and not cpu_has("amx_bf16")
+        and query.shape[2] >= FEWEST_QUERIES  # most steps of decoding end here
+        and mask is None
+        and not torch.is_grad_enabled()
+        and not (attention.training and attention.dropout > 0)
+        and not (attention.is_causal or kwargs.get("is_causal"))
+        and kwargs.get("position_bias") is None
+        and attention.config._attn_implementation == "sdpa"
+        and key.shape == value.shape == (*query.shape[:2], key.shape[2], query.shape[3])
+        and key.shape[2] > 0
         and kernel_takes(query, key, value)
     )
 

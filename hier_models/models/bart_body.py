@@ -366,7 +366,7 @@ def attend(
     )
     dropout = attention.dropout if attention.training else 0.0
     if kernel_is_fast(attention, mask, query, key, value, **kwargs):
-        attended = query.new_empty(query.shape[0], *query.shape[2:0:-1], query.shape[3])
+        attended = torch.empty_like(query.transpose(1, 2), memory_format=torch.contiguous_format)
         spans = [(0, query.shape[2])] * len(query)
         attend_with_kernel(query, key, value, attended.transpose(1, 2), spans, None, attention.scaling)
         return attended, None

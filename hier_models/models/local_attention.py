@@ -325,17 +325,6 @@ def _kernels(dtype: torch.dtype, scale: float, dropout: float) -> tuple[_Flash |
     return (flash if dtype == torch.bfloat16 and cpu_has("amx_bf16") else products), products
 
 
-def _takes_kernel(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, window: int, spans: list[tuple[int, int]]
-) -> bool:
-    """Whether our own kernel is the fastest forwards: not where AMX multiplies."""
-    if query.dtype == torch.float32:  # where all documents see all of themselves, they are BART's to the bit
-        fits = any(end - start > window // 2 + 1 for start, end in spans)
-    else:
-        fits = not cpu_has("amx_bf16")
-    return fits and kernel_takes(query, key, value)
-
-
 class _BlocksOnCpu(torch.autograd.Function):
     """Local attention over blocks that are views."""
 
@@ -356,7 +345,9 @@ class _BlocksOnCpu(torch.autograd.Function):
         kernel, backward_kernel = _kernels(query.dtype, scale, dropout)
         # For the backward of each call: log-sum-exp of the scores, (blocks, heads, queries), or the seed of dropout.
         others = []
-        if not dropout and _takes_kernel(query, key, value, window, spans):
+        # In float32, where all documents see all of themselves, they are BART's to the bit.
+        is_local = query.dtype != torch.float32 or any(end - start > window // 2 + 1 for start, end in spans)
+        if is_local and not dropout and kernel_takes(query, key, value):
             normalizer = attend_with_kernel(query, key, value, attended, spans, window // 2, scale)[..., None]
             if wanted and isinstance(backward_kernel, _Flash):
                 for document, blocks in _walk(spans, window):

@@ -73,7 +73,7 @@ def calls(compiled, monkeypatch):
 
     monkeypatch.setattr(kernel, "kernels", lambda: compiled)
     monkeypatch.setattr(module, "attend_with_kernel", attend)
-    monkeypatch.setattr(module, "cpu_has", lambda *names: False)
+    monkeypatch.setattr(kernel, "cpu_has", lambda name: name != "amx_bf16" and cpu_has(name))
     return found
 
 
@@ -335,8 +335,7 @@ def test_other_states_take_other_ways(monkeypatch):
 
 @needs_avx512
 def test_with_amx_bfloat16_takes_torchs_kernel(calls, monkeypatch):
-    monkeypatch.setattr(module, "kernel_takes", lambda *states: True)
-    monkeypatch.setattr(module, "cpu_has", lambda *names: "amx_bf16" in names)
+    monkeypatch.setattr(kernel, "cpu_has", lambda name: True)
     local_attention(*states_of(300, torch.bfloat16), 64)
     assert not calls
 
