@@ -41,7 +41,7 @@ def _kernel(query: torch.Tensor) -> Callable[..., int] | None:
 
 
 def kernel_takes(*states: torch.Tensor) -> bool:
-    """Whether there is a kernel for states (batch, heads, tokens, head_dim) of such a type: none where AMX is faster."""
+    """Whether the kernel takes states (batch, heads, tokens, head_dim) of a type: none that AMX does faster."""
     query = states[0]
     needed = {torch.float32: INSTRUCTIONS, torch.bfloat16: (*INSTRUCTIONS, "avx512_bf16")}.get(query.dtype)
     return (
