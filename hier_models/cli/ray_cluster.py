@@ -6,14 +6,19 @@ import json
 import logging
 import os
 import socket
+import threading
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..journal import digest
 from .documents import COMPRESSED, DATA_SUFFIXES, Documents
 from .errors import MistakeError, check_parent, lacks_memory, mistakes, state
+
+
+if TYPE_CHECKING:
+    import ray.data
 
 
 LOCK = "job.lock"
@@ -65,6 +70,10 @@ def cluster(address: str) -> Iterator[None]:
     try:
         yield
     finally:
+        # A thread that still asked the cluster for something would end this process, without a word.
+        for thread in threading.enumerate():
+            if thread.name.startswith("StreamingExecutor"):
+                thread.join(timeout=60)
         ray.shutdown()
 
 
@@ -106,9 +115,18 @@ def make_on_ray(
     rows = rows.repartition(target_num_rows_per_block=max(least, min(16, total // (4 * workers))))
     with mistakes("--ray", ValueError):
         results: Any = map_pipeline(rows, load, batch_size=batch_size, on_gpus=on_gpus, **settings)
-    with _readable_errors(), closing(iter(results.iter_rows())) as made:
+    with _readable_errors(), closing(_rows(results)) as made:
         for row in made:
             yield row["id"], row["input"], json.loads(row["results"])
+
+
+def _rows(dataset: ray.data.Dataset) -> Generator[dict[str, Any], None, None]:
+    """Yield the rows as they are done, in this thread: those of `iter_rows` outlive a loop that ends early."""
+    import ray
+
+    for bundle in dataset.iter_internal_ref_bundles():
+        for block in ray.get(bundle.block_refs):
+            yield from block.to_pylist()
 
 
 @contextmanager

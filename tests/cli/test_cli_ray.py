@@ -195,6 +195,10 @@ def test_grief_of_workers_that_load(
     assert code == 2 or GOES_ON in result.stderr
 
 
+# Threads that need no cluster, and those of Ray that end with it.
+THREADS = {"MainThread", "tqdm_monitor", "data-usage-metrics-poller", "PythonGCThread", "ray_listen_error_messages"}
+
+
 @pytest.mark.slow
 def test_a_job_goes_on_after_each_grief(address: str, checkpoint: str, monkeypatch: pytest.MonkeyPatch):
     """It comes to an end, in words, what is done is not lost, and it goes on with what is missing."""
@@ -204,6 +208,15 @@ def test_a_job_goes_on_after_each_grief(address: str, checkpoint: str, monkeypat
     Path("papers.jsonl").write_text("\n".join([*lines[:5], "{broken", *lines[5:]]) + "\n")
     arguments = ["summarize", "papers.jsonl", "--set-aside", "bad.jsonl", "-m", checkpoint, "-o", "out"]
     done = 0
+    shutdown, before = ray.shutdown, set(threading.enumerate())
+
+    def shut_down() -> None:
+        """A thread that asks a cluster which has been left ends the process of the command, without a word."""
+        others = {thread.name for thread in set(threading.enumerate()) - before}
+        assert others <= THREADS, others
+        shutdown()
+
+    monkeypatch.setattr(ray, "shutdown", shut_down)
 
     def job(loads: Callable[[], Any], *says: str, code: int) -> int:
         """Run it, which goes on where it was; the number of summaries that there are then."""
