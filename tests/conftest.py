@@ -14,9 +14,14 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
 
+import ctypes
 import gc
+import importlib.util
 import logging
+import shutil
+import subprocess
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import datasets
@@ -30,6 +35,7 @@ from transformers.masking_utils import flash_attention_mask
 import hier_models
 
 
+ROOT = Path(__file__).parents[1]
 DOCUMENTS = [
     "The bridge was closed on Monday. Engineers had found a crack in the second pillar. Traffic now takes the old "
     "road, which is narrow. Dr. Meyer, who led the inspection, said that repairs will take six weeks. The town will "
@@ -290,3 +296,33 @@ def coarse_model(
         return model.eval()
 
     return make
+
+
+@pytest.fixture(scope="session")
+def build() -> Any:
+    """The script that compiles the kernels."""
+    spec = importlib.util.spec_from_file_location("hatch_build", ROOT / "hatch_build.py")
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    return script
+
+
+@pytest.fixture(scope="session")
+def compiler(build: Any, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Skips where there is none that knows the instructions."""
+    source = tmp_path_factory.mktemp("compiler") / "tried.c"
+    includes = "".join(f"#include <{name}.h>\n" for name in ("immintrin", "math", "stdint", "stdlib", "string"))
+    product = "__m512 f(__m512 sum, __m512bh one) { return _mm512_dpbf16_ps(sum, one, one); }\n"
+    source.write_text(includes + product, encoding="utf-8")
+    library = str(source.with_suffix(".so"))
+    command = [*os.environ.get("CC", "cc").split(), *build.FLAGS.split(), "-o", library, str(source), "-lm"]
+    if shutil.which(command[0]) is None or subprocess.run(command, capture_output=True).returncode:
+        pytest.skip("needs a C compiler that knows AVX512-BF16")
+
+
+@pytest.fixture(scope="session")
+def compiled(build: Any, compiler: None, tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+    """The kernels of this checkout."""
+    library = tmp_path_factory.mktemp("kernel") / "kernels.so"
+    assert build.compile_kernels((ROOT / source for source in build.SOURCES), library)
+    return ctypes.CDLL(str(library))

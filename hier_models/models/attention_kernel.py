@@ -1,20 +1,13 @@
-"""The kernel of attention_kernel.c: forwards on CPUs with AVX-512, where it was compiled.
-
-hatch_build.py compiles it when the package is installed, if there is a C compiler for it; where there was none, others
-do.
-"""
+"""The kernel of attention_kernel.c: forwards on CPUs with AVX-512, where it was compiled."""
 
 import ctypes
-import functools
-import os
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from .attention_products import cpu_has
+from .kernels import kernels, run_calls
 from .torch_kernels import is_watched
 
 
@@ -23,15 +16,6 @@ QUERIES = 2048  # of a call, at most: with windows of some 1,000 tokens its keys
 FEWEST_QUERIES = 256  # for which keys are laid out
 CALLS = 4  # of a thread, at least, so that all end at about the same time
 INSTRUCTIONS = ("fma3", "avx512_f", "avx512_bw", "avx512_dq", "avx512_vl")
-
-
-@functools.cache
-def kernels() -> ctypes.CDLL | None:
-    """The compiled kernels, or `None` where there are none."""
-    try:
-        return ctypes.CDLL(str(Path(__file__).with_name("libattention_kernel.so")))
-    except OSError:
-        return None
 
 
 def _kernel(query: torch.Tensor) -> Callable[..., int] | None:
@@ -95,8 +79,7 @@ def attend_with_kernel(
         (of.data_ptr(), *(of.element_size() * stride for stride in of.stride()[:3])) for of in states
     ]
     strides = (ctypes.c_long * 4)(*(of_token for *_, of_token in places[:4]))
-    threads = torch.get_num_threads()
-    pieces = -(-CALLS * threads // max(1, batch * heads))  # of a head's document
+    pieces = -(-CALLS * torch.get_num_threads() // max(1, batch * heads))  # of a head's document
 
     def run(call: tuple[int, int, int, int, int, int], held: Any = states) -> None:
         # What is `held` stays in memory as long as a thread writes into it, also after an interrupt.
@@ -117,16 +100,5 @@ def attend_with_kernel(
         for head in range(heads):
             for first in range(0, end - start, size):
                 calls.append((document, head, start, end, first, min(first + size, end - start)))
-    try:
-        done = map(run, calls) if threads == 1 else _pool(threads, os.getpid()).map(run, calls)
-    except RuntimeError:  # the interpreter is about to end, and begins no more threads
-        done = map(run, calls)
-    for _ in done:
-        pass
+    run_calls(run, calls)
     return normalizer
-
-
-@functools.lru_cache(1)
-def _pool(threads: int, process: int) -> ThreadPoolExecutor:
-    """Threads of a process: a fork has none of them."""
-    return ThreadPoolExecutor(threads)

@@ -21,6 +21,9 @@ LARGEST = 127
 ROWS_AT_ONCE = 256  # whose products stay in the processor's cache until they are numbers again
 _TRIED = (16, 1024, 1024)  # rows, inputs and outputs of the trial
 
+# What the package puts here: it fills in what a layer finds in few rows, and says whether it did.
+multiply_few: "Callable[[Int8Linear, torch.Tensor, torch.Tensor], bool] | None" = None
+
 
 def int8_product(rows: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     """Multiply int8 (rows, inputs) by (inputs, outputs) into int32: an operator of torch that is not public."""
@@ -37,6 +40,7 @@ class Int8Linear(nn.Module):
         # A view, with which the operator is faster than with a tensor of this shape.
         self.weight = nn.Buffer(weight.t(), persistent=False)  # (inputs, outputs)
         self.weight_scale = nn.Buffer(scale.squeeze(1), persistent=False)  # (outputs,)
+        self.weight_sum = nn.Buffer(weight.sum(dim=1, dtype=torch.int32), persistent=False)  # (outputs,)
         self.bias = linear.bias
         self._tied = [linear.weight] if is_tied else []  # a list, so that it is not registered a second time
 
@@ -45,6 +49,8 @@ class Int8Linear(nn.Module):
         """Multiply (…, inputs): (…, outputs)."""
         rows = states.reshape(-1, self.in_features)
         found = rows.new_empty(len(rows), self.out_features)
+        if multiply_few is not None and multiply_few(self, rows, found):
+            return found.view(*states.shape[:-1], self.out_features)
         for part, product in zip(rows.split(ROWS_AT_ONCE), found.split(ROWS_AT_ONCE), strict=True):
             numbers, scale = _quantize(part)
             torch.mul(int8_product(numbers, self.weight), scale, out=product)

@@ -1,13 +1,10 @@
 """The compiled kernel of local attention: exact, for all that it takes; and local attention without it."""
 
 import ctypes
-import importlib.util
 import os
 import platform
 import shutil
-import subprocess
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -16,13 +13,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from hier_models.models import attention_kernel as kernel
 from hier_models.models import bart_body
+from hier_models.models import kernels as compiled_kernels
 from hier_models.models import local_attention as module
 from hier_models.models.attention_products import cpu_has
 from hier_models.models.bart_body import attend
 from hier_models.models.local_attention import local_attention
+from tests.conftest import ROOT
 
 
-ROOT = Path(__file__).parents[2]
 NAMES = [f"attend_{dtype}_{head_dim}" for dtype in ("float32", "bfloat16") for head_dim in kernel.HEAD_DIMS]
 HAS_AVX512 = all(map(cpu_has, kernel.INSTRUCTIONS))
 of_linux = pytest.mark.skipif(
@@ -32,34 +30,6 @@ needs_avx512_bf16 = pytest.mark.skipif(
     not (HAS_AVX512 and cpu_has("avx512_bf16")), reason="needs a CPU with AVX512-BF16"
 )
 needs_avx512 = pytest.mark.skipif(not HAS_AVX512, reason="needs a CPU with AVX-512")
-
-
-@pytest.fixture(scope="module")
-def build():
-    spec = importlib.util.spec_from_file_location("hatch_build", ROOT / "hatch_build.py")
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
-    return script
-
-
-@pytest.fixture(scope="module")
-def compiler(build, tmp_path_factory):
-    """Skips where there is none that knows the instructions."""
-    source = tmp_path_factory.mktemp("compiler") / "tried.c"
-    includes = "".join(f"#include <{name}.h>\n" for name in ("immintrin", "math", "stdint", "stdlib", "string"))
-    product = "__m512 f(__m512 sum, __m512bh one) { return _mm512_dpbf16_ps(sum, one, one); }\n"
-    source.write_text(includes + product, encoding="utf-8")
-    library = str(source.with_suffix(".so"))
-    command = [*os.environ.get("CC", "cc").split(), *build.FLAGS.split(), "-o", library, str(source), "-lm"]
-    if shutil.which(command[0]) is None or subprocess.run(command, capture_output=True).returncode:
-        pytest.skip("needs a C compiler that knows AVX512-BF16")
-
-
-@pytest.fixture(scope="module")
-def compiled(build, compiler, tmp_path_factory):
-    library = tmp_path_factory.mktemp("kernel") / "kernel.so"
-    assert build.compile_kernel(ROOT / build.SOURCE, library)
-    return ctypes.CDLL(str(library))
 
 
 @pytest.fixture
@@ -182,7 +152,7 @@ def test_when_the_interpreter_ends_no_threads_are_begun(calls, monkeypatch):
     wanted = local_attention(*states, 64)
     pool = ThreadPoolExecutor(1)
     pool.shutdown()
-    monkeypatch.setattr(kernel, "_pool", lambda *_: pool)
+    monkeypatch.setattr(compiled_kernels, "_pool", lambda *_: pool)
     assert torch.equal(local_attention(*states, 64), wanted)
 
 
@@ -341,13 +311,13 @@ def test_with_amx_bfloat16_takes_torchs_kernel(calls, monkeypatch):
 
 
 def test_a_file_that_is_no_library_is_done_without(tmp_path, monkeypatch):
-    (tmp_path / "libattention_kernel.so").write_text("no library", encoding="utf-8")
-    monkeypatch.setattr(kernel, "__file__", str(tmp_path / "attention_kernel.py"))
-    kernel.kernels.cache_clear()
+    (tmp_path / "libkernels.so").write_text("no library", encoding="utf-8")
+    monkeypatch.setattr(compiled_kernels, "__file__", str(tmp_path / "kernels.py"))
+    compiled_kernels.kernels.cache_clear()
     try:
-        assert kernel.kernels() is None
+        assert compiled_kernels.kernels() is None
     finally:
-        kernel.kernels.cache_clear()
+        compiled_kernels.kernels.cache_clear()
 
 
 @needs_avx512
@@ -364,10 +334,10 @@ def test_no_memory_is_said(calls, monkeypatch):
 
 @pytest.fixture
 def checkout(build, tmp_path):
-    """A source tree with a kernel that was compiled before."""
-    source = tmp_path / build.SOURCE
-    source.parent.mkdir(parents=True)
-    shutil.copy(ROOT / build.SOURCE, source)
+    """A source tree with kernels that were compiled before."""
+    (tmp_path / build.FOLDER).mkdir(parents=True)
+    for source in build.SOURCES:
+        shutil.copy(ROOT / source, tmp_path / source)
     (tmp_path / build.LIBRARY).write_text("older", encoding="utf-8")
     return tmp_path
 
@@ -383,12 +353,8 @@ def test_wheels_have_the_kernel_where_it_can_be_compiled(build, compiler, checko
     data = built(build, checkout)
     assert data["artifacts"] == [str(build.LIBRARY)]
     assert data["tag"] == "py3-none-linux_x86_64"
-    monkeypatch.setattr(kernel, "__file__", str(checkout / "hier_models/models/attention_kernel.py"))
-    kernel.kernels.cache_clear()
-    try:
-        assert all(kernel._kernel(torch.empty(head_dim)) for head_dim in kernel.HEAD_DIMS)
-    finally:
-        kernel.kernels.cache_clear()
+    library = ctypes.CDLL(str(checkout / build.LIBRARY))
+    assert all(hasattr(library, name) for name in (*NAMES, "linear_int8"))
 
 
 @of_linux
@@ -396,4 +362,4 @@ def test_wheels_have_the_kernel_where_it_can_be_compiled(build, compiler, checko
 def test_wheels_are_of_any_platform_where_it_cannot(build, checkout, monkeypatch, compiler_name):
     monkeypatch.setenv("CC", compiler_name)
     assert built(build, checkout) == {"artifacts": []}
-    assert [file.name for file in (checkout / build.SOURCE).parent.iterdir()] == [build.SOURCE.name]
+    assert sorted((checkout / build.FOLDER).iterdir()) == [checkout / source for source in build.SOURCES]

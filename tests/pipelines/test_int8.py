@@ -1,6 +1,8 @@
 """Linear layers in int8, `dtype="int8"`: what they give, what is left, what is said where it or another is no gain."""
 
+import ctypes
 import logging
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -8,7 +10,8 @@ from torch import nn
 from transformers import pipeline
 
 import hier_models
-from hier_models.pipelines import int8_hier
+from hier_models.models.attention_products import cpu_has
+from hier_models.pipelines import int8_hier, int8_kernel
 from hier_models.pipelines.int8_hier import ROWS_AT_ONCE, Int8Linear, to_int8, why_no_int8
 from tests.cases import CASES, collate, make_model
 from tests.conftest import DOCUMENTS
@@ -58,6 +61,114 @@ def test_a_row_gets_alone_what_it_gets_in_a_batch(bias):
     layer = Int8Linear(nn.Linear(64, 48, bias=bias), is_tied=False)
     states = torch.randn(ROWS_AT_ONCE + 45, 64) * torch.tensor([1e-3, 1, 10, 1e3, 0, 1, 1]).repeat(43)[:, None]
     assert torch.equal(layer(states), torch.cat([layer(row[None]) for row in states]))
+
+
+@pytest.fixture
+def kernel_calls(compiled, monkeypatch):
+    """How often the compiled kernel was asked, of this checkout, as on a machine without AMX."""
+    if not all(map(cpu_has, int8_kernel.INSTRUCTIONS)):
+        pytest.skip("needs a CPU with AVX512-VNNI")
+    found = []
+
+    class Kernels:
+        @staticmethod
+        def linear_int8(*arguments):
+            found.append(arguments)
+            return compiled.linear_int8(*arguments)
+
+    compiled.linear_int8.argtypes = [ctypes.c_void_p] * 6 + [ctypes.c_long] * 5
+    monkeypatch.setattr(int8_kernel, "kernels", lambda: Kernels)
+    monkeypatch.setattr(int8_kernel, "few_rows", lambda: int8_kernel.FEW_ROWS)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
+    return found
+
+
+@pytest.fixture
+def without_kernel(monkeypatch):
+    """What a layer gives by torch's operators."""
+
+    def run(layer, rows):
+        with monkeypatch.context() as patch:
+            patch.setattr(int8_kernel, "few_rows", lambda: 0)
+            return layer(rows)
+
+    return run
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize(("inputs", "outputs"), [(1, 1), (16, 18), (63, 7), (64, 48), (130, 33), (1500, 21)])
+@pytest.mark.parametrize("rows", [1, 3, 4, 5, 64])
+def test_the_compiled_kernel_gives_every_bit(kernel_calls, without_kernel, rows, inputs, outputs, bias):
+    torch.manual_seed(rows)
+    layer = Int8Linear(nn.Linear(inputs, outputs, bias=bias), is_tied=False)
+    states = torch.randn(rows, inputs) * torch.tensor([1.0, 1e-3, 1e30, 1e-42, 0.0]).repeat(13)[:rows, None]
+    wide = torch.zeros(rows, 2, inputs + 3)
+    wide[:, 1, 2:-1] = states
+    assert torch.equal(layer(states), without_kernel(layer, states))
+    assert torch.equal(layer(wide[:, 1, 2:-1]), layer(states))  # rows that lie elsewhere
+    assert len(kernel_calls) == 3
+
+
+def test_what_is_no_number_stays_so(kernel_calls, without_kernel):
+    layer = Int8Linear(nn.Linear(70, 20), is_tied=False)
+    states = torch.randn(3, 70)
+    states[0, 69], states[1, 3] = torch.nan, torch.inf
+    found, wanted = layer(states), without_kernel(layer, states)
+    assert found[0].isnan().all()
+    assert not found[1].isfinite().any()
+    assert not wanted[:2].isfinite().any()
+    assert torch.equal(found[2], wanted[2])
+
+
+@pytest.mark.parametrize(("threads", "pieces"), [(2, 2), (3, 3), (100, 5)])
+def test_a_large_layer_is_shared_out_among_threads(kernel_calls, without_kernel, monkeypatch, threads, pieces):
+    monkeypatch.setattr(int8_kernel, "LEAST_OF_THREAD", 100)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    layer, states = Int8Linear(nn.Linear(16, 37), is_tied=False), torch.randn(2, 16)
+    found = layer(states)
+    assert len(kernel_calls) == pieces
+    assert sorted(arguments[-2:] for arguments in kernel_calls)[0][0] == 0
+    assert sum(last - first for *_, first, last in kernel_calls) == 37
+    assert torch.equal(found, without_kernel(layer, states))
+
+
+def test_many_rows_and_who_watches_take_torchs_operators(kernel_calls, monkeypatch):
+    layer = Int8Linear(nn.Linear(64, 48), is_tied=False)
+    layer(torch.randn(int8_kernel.FEW_ROWS + 1, 64))
+    layer(torch.randn(0, 64))
+    monkeypatch.setattr(int8_kernel, "is_watched", lambda: True)
+    layer(torch.randn(2, 64))
+    monkeypatch.undo()
+    assert not kernel_calls
+
+
+def test_small_layers_of_many_rows_are_left_to_torchs_threads(kernel_calls, monkeypatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    layer = Int8Linear(nn.Linear(64, 48), is_tied=False)
+    layer(torch.randn(int8_kernel.FEW_ROWS // 2 + 1, 64))
+    assert not kernel_calls
+    layer(torch.randn(int8_kernel.FEW_ROWS // 2, 64))
+    assert len(kernel_calls) == 1
+
+
+def test_no_memory_is_said(kernel_calls, monkeypatch):
+    monkeypatch.setattr(int8_kernel, "kernels", lambda: SimpleNamespace(linear_int8=lambda *_: 1))
+    with pytest.raises(MemoryError, match="no memory for 2 rows of 64 numbers in int8"):
+        Int8Linear(nn.Linear(64, 48), is_tied=False)(torch.randn(2, 64))
+
+
+def test_the_kernel_is_for_processors_that_have_its_instructions(compiled, monkeypatch):
+    asked = int8_kernel.few_rows.__wrapped__
+    monkeypatch.setattr(int8_kernel, "kernels", lambda: compiled)
+    for has, rows in (
+        (int8_kernel.INSTRUCTIONS, 64),
+        ((*int8_kernel.INSTRUCTIONS, "amx_int8"), 8),
+        (("avx512_f",), 0),
+    ):
+        monkeypatch.setattr(int8_kernel, "cpu_has", lambda name, has=has: name in has)
+        assert asked() == rows
+    monkeypatch.setattr(int8_kernel, "kernels", lambda: None)
+    assert asked() == 0
 
 
 @pytest.mark.parametrize("name", CASES)

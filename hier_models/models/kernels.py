@@ -1,0 +1,42 @@
+"""The compiled kernels, for CPUs with AVX-512: where they are, and the threads that run them.
+
+hatch_build.py compiles them when the package is installed, if there is a C compiler for it; where there was none,
+operators of torch do.
+"""
+
+import ctypes
+import functools
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import torch
+
+
+@functools.cache
+def kernels() -> ctypes.CDLL | None:
+    """The compiled kernels, or `None` where there are none."""
+    try:
+        return ctypes.CDLL(str(Path(__file__).with_name("libkernels.so")))
+    except OSError:
+        return None
+
+
+def run_calls(run: Callable[[Any], None], calls: Sequence[Any]) -> None:
+    """Run calls of a kernel on as many threads as torch has."""
+    threads = torch.get_num_threads()
+    done: Iterator[None]
+    try:
+        done = map(run, calls) if threads == 1 or len(calls) == 1 else _pool(threads, os.getpid()).map(run, calls)
+    except RuntimeError:  # the interpreter is about to end, and begins no more threads
+        done = map(run, calls)
+    for _ in done:
+        pass
+
+
+@functools.lru_cache(1)
+def _pool(threads: int, process: int) -> ThreadPoolExecutor:
+    """Threads of a process: a fork has none of them."""
+    return ThreadPoolExecutor(threads)
