@@ -12,13 +12,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-import torch
 import typer
 from sklearn.feature_extraction.text import TfidfVectorizer
 from transformers import AutoModelForSeq2SeqLM, AutoProcessor
 
 import hier_models  # noqa: F401  # registers the families
-from hier_models.inspection.row_attention import row_attention_weights
+from hier_models.inspection.row_attention import weights_of_summary
 
 
 Row = dict[str, Any]
@@ -34,15 +33,10 @@ def by_words(rows: list[Row]) -> list[bool]:
     return found
 
 
-@torch.no_grad()
 def by_attention(model: Any, processor: Any, row: Row, max_source_length: int) -> tuple[list[bool], bool]:
     """Whether the right row has the most attention: at each token of the reference but the end, and over all."""
-    encoded = processor(
-        sentences=row["sentences"], text_target=row["summary"], truncation=True, max_length=max_source_length
-    )
-    inputs = {name: torch.tensor([encoded[name]]) for name in ("input_ids", "attention_mask", "row_ids", "labels")}
-    decoder_input_ids = model.prepare_decoder_input_ids_from_labels(inputs.pop("labels"))
-    weights = row_attention_weights(model, inputs, decoder_input_ids)[0][0].T[:-1]  # (target, rows)
+    document = {"sentences": row["sentences"]}
+    weights = weights_of_summary(model, processor, document, row["summary"], max_source_length)[0][:-1]
     return (weights.argmax(axis=1) == row["gold"]).tolist(), bool(weights.mean(axis=0).argmax() == row["gold"])
 
 

@@ -30,6 +30,24 @@ def row_attention_weights(
     return outputs.row_attentions.float().cpu().numpy().transpose(0, 2, 1), outputs.encoded_rows
 
 
+def weights_of_summary(
+    model: Any,
+    processor: Any,
+    document: Mapping[str, Any],  # with one of text, sentences, turns and documents
+    summary: str,
+    max_source_length: int | None = None,
+) -> tuple[FloatArray, int, torch.Tensor | None]:
+    """A model's attention (target, rows) as it writes a summary, how many rows the document has, which it encoded."""
+    encoded = processor(
+        **document, text_target=summary, truncation=True, max_length=max_source_length, return_truncation=True
+    )
+    names = ("input_ids", "attention_mask", "row_ids", "labels")
+    inputs = {name: torch.tensor([encoded[name]], device=model.device) for name in names}
+    decoder_input_ids = model.prepare_decoder_input_ids_from_labels(inputs.pop("labels"))
+    weights, encoded_rows = row_attention_weights(model, inputs, decoder_input_ids)
+    return weights[0].T, len(set(encoded["row_ids"]) - {-1}), encoded_rows
+
+
 def row_texts(tokenizer: Any, inputs: Mapping[str, torch.Tensor], count: int) -> list[str]:
     """Give the text of each row, as the model sees it, without end marks."""
     left_out = {tokenizer.eos_token_id, tokenizer.pad_token_id}
@@ -104,15 +122,7 @@ def row_entropy(
     encoded_rows: int | None = None
     with evaluating(model):
         for document, summary in documents:
-            encoded = processor(
-                **document, text_target=summary, truncation=True, max_length=max_source_length, return_truncation=True
-            )
-            names = ("input_ids", "attention_mask", "row_ids", "labels")
-            inputs = {name: torch.tensor([encoded[name]], device=model.device) for name in names}
-            decoder_input_ids = model.prepare_decoder_input_ids_from_labels(inputs.pop("labels"))
-            attention, read = row_attention_weights(model, inputs, decoder_input_ids)
-            weights = attention[0].T  # (target, rows)
-            of_document = len(set(encoded["row_ids"]) - {-1})
+            weights, of_document, read = weights_of_summary(model, processor, document, summary, max_source_length)
             sums += entropies(weights).sum(), math.log(of_document) * len(weights)
             tokens += len(weights)
             count += 1
