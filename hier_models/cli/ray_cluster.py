@@ -70,11 +70,13 @@ def cluster(address: str) -> Iterator[None]:
     try:
         yield
     finally:
-        # A thread that still asked the cluster for something would end this process, without a word.
-        for thread in threading.enumerate():
-            if thread.name.startswith("StreamingExecutor"):
-                thread.join(timeout=60)
-        ray.shutdown()
+        try:
+            # A thread that still asked the cluster for something would end this process, without a word.
+            for thread in threading.enumerate():
+                if thread.name.startswith(("StreamingExecutor", "ray-data-metadata")):
+                    thread.join(timeout=60)
+        finally:
+            ray.shutdown()
 
 
 def absolute(name: str) -> str:

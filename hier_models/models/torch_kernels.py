@@ -37,7 +37,8 @@ def flash_attention_backward(
 def is_watched() -> bool:
     """Whether something records or counts torch's operations, and would miss what is none of them."""
     in_mode = getattr(_python_dispatch, "is_in_torch_dispatch_mode", lambda: False)
-    return torch.jit.is_tracing() or in_mode()  # type: ignore[attr-defined, no-any-return]
+    transforms = getattr(getattr(torch._C, "_functorch", None), "peek_interpreter_stack", lambda: None)
+    return torch.jit.is_tracing() or in_mode() or transforms() is not None  # type: ignore[attr-defined, no-any-return]
 
 
 @functools.cache

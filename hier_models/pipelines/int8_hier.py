@@ -49,8 +49,12 @@ class Int8Linear(nn.Module):
         """Multiply (…, inputs): (…, outputs)."""
         rows = states.reshape(-1, self.in_features)
         found = rows.new_empty(len(rows), self.out_features)
-        if multiply_few is not None and multiply_few(self, rows, found):
-            return found.view(*states.shape[:-1], self.out_features)
+        if multiply_few is None or not multiply_few(self, rows, found):
+            self.multiply(rows, found)
+        return found.view(*states.shape[:-1], self.out_features)
+
+    def multiply(self, rows: torch.Tensor, found: torch.Tensor) -> None:
+        """Fill in (rows, outputs) for (rows, inputs), by operators of torch."""
         for part, product in zip(rows.split(ROWS_AT_ONCE), found.split(ROWS_AT_ONCE), strict=True):
             numbers, scale = _quantize(part)
             torch.mul(int8_product(numbers, self.weight), scale, out=product)
@@ -58,7 +62,6 @@ class Int8Linear(nn.Module):
                 product *= self.weight_scale
             else:
                 torch.addcmul(self.bias, product, self.weight_scale, out=product)
-        return found.view(*states.shape[:-1], self.out_features)
 
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         super()._save_to_state_dict(destination, prefix, keep_vars)
@@ -106,7 +109,8 @@ def why_no_int8() -> str | None:
             numbers, _ = _quantize(rows)
             if not torch.equal(int8_product(numbers, layer.weight), numbers.int() @ layer.weight.int()):
                 return "torch multiplies int8 wrongly"
-            slow = _seconds(lambda: linear(rows)) < _seconds(lambda: layer(rows))
+            found = rows.new_empty(count, outputs)
+            slow = _seconds(lambda: linear(rows)) < _seconds(lambda: layer.multiply(rows, found))
     except (AttributeError, RuntimeError, TypeError, ValueError):
         return "torch does not multiply int8"
     return "the processor is no faster with int8 than with float32" if slow else None

@@ -2,11 +2,13 @@
 
 import ctypes
 import logging
+import time
 from types import SimpleNamespace
 
 import pytest
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 from transformers import pipeline
 
 import hier_models
@@ -70,50 +72,42 @@ def kernel_calls(compiled, monkeypatch):
         pytest.skip("needs a CPU with AVX512-VNNI")
     found = []
 
-    class Kernels:
-        @staticmethod
-        def linear_int8(*arguments):
-            found.append(arguments)
-            return compiled.linear_int8(*arguments)
+    def kernel(*arguments):
+        found.append(arguments)
+        return compiled.linear_int8(*arguments)
 
     compiled.linear_int8.argtypes = [ctypes.c_void_p] * 6 + [ctypes.c_long] * 5
-    monkeypatch.setattr(int8_kernel, "kernels", lambda: Kernels)
-    monkeypatch.setattr(int8_kernel, "few_rows", lambda: int8_kernel.FEW_ROWS)
+    monkeypatch.setattr(int8_kernel, "find_kernel", lambda: (kernel, int8_kernel.FEW_ROWS))
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
     return found
 
 
-@pytest.fixture
-def without_kernel(monkeypatch):
-    """What a layer gives by torch's operators."""
-
-    def run(layer, rows):
-        with monkeypatch.context() as patch:
-            patch.setattr(int8_kernel, "few_rows", lambda: 0)
-            return layer(rows)
-
-    return run
+def with_operators(layer, rows):
+    found = rows.new_empty(len(rows), layer.out_features)
+    with torch.no_grad():
+        layer.multiply(rows, found)
+    return found
 
 
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize(("inputs", "outputs"), [(1, 1), (16, 18), (63, 7), (64, 48), (130, 33), (1500, 21)])
 @pytest.mark.parametrize("rows", [1, 3, 4, 5, 64])
-def test_the_compiled_kernel_gives_every_bit(kernel_calls, without_kernel, rows, inputs, outputs, bias):
+def test_the_compiled_kernel_gives_every_bit(kernel_calls, rows, inputs, outputs, bias):
     torch.manual_seed(rows)
     layer = Int8Linear(nn.Linear(inputs, outputs, bias=bias), is_tied=False)
     states = torch.randn(rows, inputs) * torch.tensor([1.0, 1e-3, 1e30, 1e-42, 0.0]).repeat(13)[:rows, None]
     wide = torch.zeros(rows, 2, inputs + 3)
     wide[:, 1, 2:-1] = states
-    assert torch.equal(layer(states), without_kernel(layer, states))
+    assert torch.equal(layer(states), with_operators(layer, states))
     assert torch.equal(layer(wide[:, 1, 2:-1]), layer(states))  # rows that lie elsewhere
     assert len(kernel_calls) == 3
 
 
-def test_what_is_no_number_stays_so(kernel_calls, without_kernel):
+def test_what_is_no_number_stays_so(kernel_calls):
     layer = Int8Linear(nn.Linear(70, 20), is_tied=False)
     states = torch.randn(3, 70)
     states[0, 69], states[1, 3] = torch.nan, torch.inf
-    found, wanted = layer(states), without_kernel(layer, states)
+    found, wanted = layer(states), with_operators(layer, states)
     assert found[0].isnan().all()
     assert not found[1].isfinite().any()
     assert not wanted[:2].isfinite().any()
@@ -121,7 +115,7 @@ def test_what_is_no_number_stays_so(kernel_calls, without_kernel):
 
 
 @pytest.mark.parametrize(("threads", "pieces"), [(2, 2), (3, 3), (100, 5)])
-def test_a_large_layer_is_shared_out_among_threads(kernel_calls, without_kernel, monkeypatch, threads, pieces):
+def test_a_large_layer_is_shared_out_among_threads(kernel_calls, monkeypatch, threads, pieces):
     monkeypatch.setattr(int8_kernel, "LEAST_OF_THREAD", 100)
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
     layer, states = Int8Linear(nn.Linear(16, 37), is_tied=False), torch.randn(2, 16)
@@ -129,17 +123,38 @@ def test_a_large_layer_is_shared_out_among_threads(kernel_calls, without_kernel,
     assert len(kernel_calls) == pieces
     assert sorted(arguments[-2:] for arguments in kernel_calls)[0][0] == 0
     assert sum(last - first for *_, first, last in kernel_calls) == 37
-    assert torch.equal(found, without_kernel(layer, states))
+    assert torch.equal(found, with_operators(layer, states))
 
 
-def test_many_rows_and_who_watches_take_torchs_operators(kernel_calls, monkeypatch):
-    layer = Int8Linear(nn.Linear(64, 48), is_tied=False)
-    layer(torch.randn(int8_kernel.FEW_ROWS + 1, 64))
-    layer(torch.randn(0, 64))
-    monkeypatch.setattr(int8_kernel, "is_watched", lambda: True)
-    layer(torch.randn(2, 64))
-    monkeypatch.undo()
+def test_other_rows_and_layers_take_torchs_operators(kernel_calls):
+    torch.manual_seed(0)
+    linear, states = nn.Linear(64, 48), torch.randn(3, 64)
+    layer = Int8Linear(linear, is_tied=False)
+    with torch.no_grad():
+        layer(torch.randn(int8_kernel.FEW_ROWS + 1, 64))
+        layer(torch.randn(0, 64))
+        for dtype in (torch.bfloat16, torch.float64):
+            moved = Int8Linear(linear, is_tied=False).to(dtype)
+            assert torch.equal(moved(states.to(dtype)), with_operators(moved, states.to(dtype)))
+            assert not moved(states).isnan().any()
+        for bias in (torch.randn(96)[::2], torch.ones(1).expand(48), torch.randn(48).double()):
+            other = Int8Linear(linear, is_tied=False)
+            other.bias = nn.Parameter(bias.float() if bias.dtype == torch.float64 else bias, requires_grad=False)
+            other.bias.data = bias
+            assert torch.equal(other(states), with_operators(other, states))
     assert not kernel_calls
+
+
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
+def test_who_watches_torchs_operations_sees_them(kernel_calls):
+    layer, states = Int8Linear(nn.Linear(64, 48).requires_grad_(False), is_tied=False), torch.randn(3, 64)
+    wanted = layer(states)
+    assert len(kernel_calls) == 1
+    assert torch.equal(torch.func.functionalize(layer)(states), wanted)
+    assert torch.equal(torch.jit.trace(layer, states, check_trace=False)(states), wanted)
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        assert layer(torch.empty(3, 64)).shape == (3, 48)
+    assert len(kernel_calls) == 1
 
 
 def test_small_layers_of_many_rows_are_left_to_torchs_threads(kernel_calls, monkeypatch):
@@ -151,24 +166,75 @@ def test_small_layers_of_many_rows_are_left_to_torchs_threads(kernel_calls, monk
     assert len(kernel_calls) == 1
 
 
-def test_no_memory_is_said(kernel_calls, monkeypatch):
-    monkeypatch.setattr(int8_kernel, "kernels", lambda: SimpleNamespace(linear_int8=lambda *_: 1))
+def test_many_threads_leave_a_row_to_the_kernel(kernel_calls, monkeypatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 200)
+    layer = Int8Linear(nn.Linear(64, 48), is_tied=False)
+    layer(torch.randn(2, 64))
+    assert not kernel_calls
+    layer(torch.randn(1, 64))
+    assert len(kernel_calls) == 1
+
+
+def test_no_memory_is_said(monkeypatch):
+    monkeypatch.setattr(int8_kernel, "find_kernel", lambda: (lambda *_: 1, int8_kernel.FEW_ROWS))
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
     with pytest.raises(MemoryError, match="no memory for 2 rows of 64 numbers in int8"):
         Int8Linear(nn.Linear(64, 48), is_tied=False)(torch.randn(2, 64))
 
 
-def test_the_kernel_is_for_processors_that_have_its_instructions(compiled, monkeypatch):
-    asked = int8_kernel.few_rows.__wrapped__
+@pytest.fixture
+def found_anew():
+    """The kernel is looked for again, before and after."""
+    int8_kernel.find_kernel.cache_clear()
+    yield int8_kernel.find_kernel
+    int8_kernel.find_kernel.cache_clear()
+
+
+def test_processors_without_its_instructions_do_without(found_anew, monkeypatch):
+    monkeypatch.setattr(int8_kernel, "kernels", lambda: SimpleNamespace(linear_int8=lambda *_: 1))
+    monkeypatch.setattr(int8_kernel, "cpu_has", lambda name: name != "avx512_vnni")
+    assert found_anew() == (None, 0)
+
+
+def test_an_older_library_and_none_are_done_without(found_anew, monkeypatch):
+    for library in (SimpleNamespace(), None):
+        monkeypatch.setattr(int8_kernel, "kernels", lambda library=library: library)
+        assert found_anew() == (None, 0)
+        found_anew.cache_clear()
+
+
+@pytest.mark.parametrize(("has_amx", "few"), [(False, int8_kernel.FEW_ROWS), (True, int8_kernel.FEW_ROWS_OF_AMX)])
+def test_amx_leaves_it_fewer_rows(compiled, found_anew, monkeypatch, has_amx, few):
+    if not all(map(cpu_has, int8_kernel.INSTRUCTIONS)):
+        pytest.skip("needs a CPU with AVX512-VNNI")
     monkeypatch.setattr(int8_kernel, "kernels", lambda: compiled)
-    for has, rows in (
-        (int8_kernel.INSTRUCTIONS, 64),
-        ((*int8_kernel.INSTRUCTIONS, "amx_int8"), 8),
-        (("avx512_f",), 0),
-    ):
-        monkeypatch.setattr(int8_kernel, "cpu_has", lambda name, has=has: name in has)
-        assert asked() == rows
-    monkeypatch.setattr(int8_kernel, "kernels", lambda: None)
-    assert asked() == 0
+    monkeypatch.setattr(int8_kernel, "cpu_has", lambda name: has_amx if name == "amx_int8" else cpu_has(name))
+    assert found_anew()[1] == few
+
+
+def test_a_kernel_that_finds_another_bit_than_torch_is_not_used(compiled, found_anew, monkeypatch):
+    if not all(map(cpu_has, int8_kernel.INSTRUCTIONS)):
+        pytest.skip("needs a CPU with AVX512-VNNI")
+    state = torch.get_rng_state()
+    monkeypatch.setattr(int8_kernel, "kernels", lambda: compiled)
+    assert found_anew()[0] is not None
+    assert torch.equal(torch.get_rng_state(), state)
+    found_anew.cache_clear()
+    multiply = Int8Linear.multiply
+
+    def otherwise(layer, rows, found):
+        multiply(layer, rows, found)
+        found[-1, -1] = torch.nextafter(found[-1, -1], torch.tensor(torch.inf))
+
+    monkeypatch.setattr(Int8Linear, "multiply", otherwise)
+    assert found_anew() == (None, 0)
+
+
+def test_the_trial_is_of_torchs_operators(trial, monkeypatch):
+    """They have the many rows of an encoder, to which the compiled kernel is no help."""
+    product = int8_hier.int8_product
+    monkeypatch.setattr(int8_hier, "int8_product", lambda *given: time.sleep(0.02) or product(*given))
+    assert "no faster" in trial()
 
 
 @pytest.mark.parametrize("name", CASES)
