@@ -16,6 +16,7 @@ from transformers import (
 )
 
 import hier_models
+from hier_models.models import bart_body
 from tests.cases import BOS, CASES, collate, make_model
 
 
@@ -120,6 +121,20 @@ def test_without_what_is_its_own_it_is_bart(family, bart, folder, attention, pad
         assert torch.equal(gradients[name], parameter.grad), name
     settings = {"num_beams": 3, "max_new_tokens": 8, "attention_mask": inputs["attention_mask"]}
     assert torch.equal(model.generate(inputs["input_ids"], **settings), bart.generate(inputs["input_ids"], **settings))
+
+
+def test_without_gradients_many_tokens_widen_in_parts(family, folder, monkeypatch):
+    monkeypatch.setattr(bart_body, "TOKENS_AT_ONCE", 8)
+    encoder = family.summarizer.from_pretrained(folder, **family.plain).eval().get_encoder()
+    widths: list[torch.Size] = []
+    for layer in encoder.layers:
+        layer.fc1.register_forward_hook(lambda *call: widths.append(call[-1].shape))
+    whole = encoder(make_source(15, batch=2)).last_hidden_state
+    assert widths == [(2, 15, 20)] * 3
+    with torch.no_grad():
+        torch.testing.assert_close(encoder(make_source(15, batch=2)).last_hidden_state, whole.detach())
+        encoder(make_source(8))
+    assert widths[3:] == [(8, 20), (8, 20), (8, 20), (6, 20)] * 3 + [(1, 8, 20)] * 3
 
 
 @pytest.mark.parametrize("activation_dropout", [0.0, 0.3])

@@ -34,6 +34,10 @@ from .config_checks import end_ids
 from .input_checks import check_decoded, check_target, refuse_flash_mask
 
 
+# Tokens that go through a feed-forward network at a time where no gradient is wanted: it widens each four times.
+TOKENS_AT_ONCE = 1024
+
+
 class BartBodyPreTrainedModel(PreTrainedModel):
     """Capabilities, and embeddings that encoder and decoder may share."""
 
@@ -438,6 +442,10 @@ def after(layer: Any, norm: nn.LayerNorm, residual: torch.Tensor, update: torch.
 
 def feed_forward(layer: Any, inputs: torch.Tensor) -> torch.Tensor:
     """BART's feed-forward network; what its first product gave is kept for the backward pass, and no more."""
+    at_once = torch.is_grad_enabled() or torch.compiler.is_compiling()
+    if not at_once and inputs.shape[:-1].numel() > TOKENS_AT_ONCE:
+        parts = inputs.flatten(0, -2).split(TOKENS_AT_ONCE)
+        return torch.cat([feed_forward(layer, part) for part in parts]).view_as(inputs)
     drops = layer.training and layer.activation_dropout > 0
 
     def activated(expanded: torch.Tensor) -> torch.Tensor:

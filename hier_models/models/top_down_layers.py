@@ -22,10 +22,6 @@ from .segment_pooling import Segments, align, pool, segment_of_units
 from .warm_start import begin_attention, begin_update
 
 
-# Tokens that go through a feed-forward network at a time where no gradient is wanted: it widens each four times.
-TOKENS_AT_ONCE = 2048
-
-
 class TopDownTransformerBottomUpLayer(BodyEncoderLayer):
     """BART's encoder layer, with local attention (section 2.1)."""
 
@@ -33,12 +29,6 @@ class TopDownTransformerBottomUpLayer(BodyEncoderLayer):
         super().__init__(config, layer_idx=layer_idx)
         if is_local:
             self.self_attn = TopDownTransformerLocalAttention(config, layer_idx=layer_idx)
-
-    def _feed_forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
-        at_once = torch.is_grad_enabled() or torch.compiler.is_compiling()
-        if not at_once and hidden_states.shape[1] > TOKENS_AT_ONCE:
-            return torch.cat([self._feed_forward(part) for part in hidden_states.split(TOKENS_AT_ONCE, dim=1)], dim=1)
-        return super()._feed_forward(hidden_states)
 
 
 class TopDownTransformerSegmentAttention(BodyAttention):
