@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from .attention_products import cpu_has
-from .kernels import kernels, run_calls
+from .kernels import INSTRUCTIONS, kernels, run_calls
 from .torch_kernels import is_watched
 
 
@@ -15,7 +15,6 @@ HEAD_DIMS = (32, 64)
 QUERIES = 2048  # of a call, at most: with windows of some 1,000 tokens its keys and values stay in the cache
 FEWEST_QUERIES = 256  # for which keys are laid out
 CALLS = 4  # of a thread, at least, so that all end at about the same time
-INSTRUCTIONS = ("fma3", "avx512_f", "avx512_bw", "avx512_dq", "avx512_vl")
 
 
 def _kernel(query: torch.Tensor) -> Callable[..., int] | None:

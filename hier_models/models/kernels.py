@@ -15,6 +15,9 @@ from typing import Any
 import torch
 
 
+INSTRUCTIONS = ("fma3", "avx512_f", "avx512_bw", "avx512_dq", "avx512_vl")  # that all of them need
+
+
 @functools.cache
 def kernels() -> ctypes.CDLL | None:
     """The compiled kernels, or `None` where there are none."""

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from ..models.attention_products import cpu_has
-from ..models.kernels import kernels, run_calls
+from ..models.kernels import INSTRUCTIONS, kernels, run_calls
 from ..models.torch_kernels import is_watched, tries_well
 from .int8_hier import Int8Linear
 
@@ -22,7 +22,7 @@ from .int8_hier import Int8Linear
 FEW_ROWS = 64  # for which it is faster than torch's operators
 FEW_ROWS_OF_AMX = 8  # which multiplies many rows faster; so few wait for the weights
 LEAST_OF_THREAD = 2**21  # weights, for which it is worth waking one up
-INSTRUCTIONS = ("fma3", "avx512_f", "avx512_bw", "avx512_dq", "avx512_vl", "avx512_vnni")
+NEEDED = (*INSTRUCTIONS, "avx512_vnni")
 Kernel = Callable[..., int]
 
 
@@ -43,7 +43,7 @@ def multiply_few(layer: Int8Linear, rows: torch.Tensor, found: torch.Tensor) -> 
 def find_kernel() -> tuple[Kernel | None, int]:
     """The kernel, where it runs and agrees with torch, and how many rows are few enough."""
     kernel = getattr(kernels(), "linear_int8", None)
-    if kernel is None or not all(map(cpu_has, INSTRUCTIONS)):
+    if kernel is None or not all(map(cpu_has, NEEDED)):
         return None, 0
     kernel.argtypes = [ctypes.c_void_p] * 6 + [ctypes.c_long] * 5
     if not tries_well(_agrees, kernel):

@@ -1,6 +1,5 @@
 """The compiled kernel of local attention: exact, for all that it takes; and local attention without it."""
 
-import ctypes
 import os
 import platform
 import shutil
@@ -353,8 +352,14 @@ def test_wheels_have_the_kernel_where_it_can_be_compiled(build, compiler, checko
     data = built(build, checkout)
     assert data["artifacts"] == [str(build.LIBRARY)]
     assert data["tag"] == "py3-none-linux_x86_64"
-    library = ctypes.CDLL(str(checkout / build.LIBRARY))
-    assert all(hasattr(library, name) for name in (*NAMES, "linear_int8"))
+    monkeypatch.setattr(compiled_kernels, "__file__", str(checkout / "hier_models/models/kernels.py"))
+    compiled_kernels.kernels.cache_clear()
+    try:
+        library = compiled_kernels.kernels()
+        assert all(hasattr(library, name) for name in (*NAMES, "linear_int8"))
+        assert all(kernel._kernel(torch.empty(head_dim)) for head_dim in kernel.HEAD_DIMS)
+    finally:
+        compiled_kernels.kernels.cache_clear()
 
 
 @of_linux
