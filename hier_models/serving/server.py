@@ -12,7 +12,7 @@ import re
 import tempfile
 import time
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -37,6 +37,7 @@ TOKEN_VARIABLE = "HIER_MODELS_TOKEN"
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 OPEN = ("/", "/health", "/openapi.json")  # ask for no token: they tell nothing of documents
 STILL_HERE = 5.0  # seconds of silence after which a stream says that it lasts
+REST, SILENCE = 30.0, 2.0  # seconds that what is sent after its answer is waited for: in all, and without a byte
 KINDS = ("text", "sentences", "turns", "documents")
 
 Event = tuple[str, dict[str, Any]]
@@ -414,7 +415,18 @@ class _Gate:
             if message["type"] == "http.response.start":
                 route = getattr(scope.get("route"), "path", "other")
                 self.count.labels(route, message["status"]).inc()
+            elif size >= 0 and not message.get("more_body"):
+                # To close the connection while the client still sends may cost it the answer.
+                await send({**message, "more_body": True})
+                await rest()
+                message = {**message, "body": b""}
             await send(message)
+
+        async def rest() -> None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(REST):
+                    while (await asyncio.wait_for(receive(), SILENCE)).get("more_body"):
+                        pass
 
         async def limited() -> Any:
             nonlocal size

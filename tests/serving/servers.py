@@ -54,6 +54,12 @@ class Running:
         with socket.create_connection(("127.0.0.1", self.port)) as connection:
             connection.sendall(head(path, len(body)) + body)
 
+    def send_whole(self, path: str, body: bytes) -> bytes:
+        """Send a request to its end, and only then read, until the server closes."""
+        with socket.create_connection(("127.0.0.1", self.port), timeout=120) as connection:
+            connection.sendall(head(path, len(body)) + body)
+            return b"".join(iter(lambda: connection.recv(65536), b""))
+
     def send_slowly(self, body: bytes, pause: float) -> bytes:
         """Send a request in ten pieces, and return all that the server sends until it closes."""
         with socket.create_connection(("127.0.0.1", self.port), timeout=120) as connection:

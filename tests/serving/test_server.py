@@ -212,6 +212,10 @@ def test_other_mistakes(server: Running):
             headers={"Content-Type": "application/json"},
         )
         assert pieces.status_code == 413
+        # One that sends all before it looks for an answer, as urllib does.
+        for path, size, status in (("/summarize", 10**7, 413), ("/no-such-page", 8 * 10**6, 404)):
+            answer = server.send_whole(path, b"z" * size)
+            assert answer.startswith(f"HTTP/1.1 {status} ".encode())
         for headers, says in (
             ({"Host": "evil.example"}, "not for evil.example"),
             ({"Host": "127.0.0.1.evil.example:80"}, "not for"),
