@@ -1,4 +1,4 @@
-/* Attention of one head, in a window or to all, for CPUs with AVX-512.
+/* Attention of one head, in a window or to all, for CPUs with AVX-512; at the end, of few queries, as in a step of decoding.
 
 Scores, softmax and their products do not leave the cache.
 
@@ -211,3 +211,133 @@ KERNEL(attend_bfloat16_32, 32, 1)
 KERNEL(attend_bfloat16_64, 64, 1)
 KERNEL(attend_float32_32, 32, 0)
 KERNEL(attend_float32_64, 64, 0)
+
+/* Sums of 16 vectors, in their order. */
+INLINE __m512 sum_each(const __m512 *of) {
+    __m512d pairs[8], fours[4], eights[2];
+    for (int i = 0; i < 8; i++)
+        pairs[i] = (__m512d)_mm512_add_ps(_mm512_unpacklo_ps(of[2 * i], of[2 * i + 1]),
+                                          _mm512_unpackhi_ps(of[2 * i], of[2 * i + 1]));
+    for (int i = 0; i < 4; i++)
+        fours[i] = (__m512d)_mm512_add_ps((__m512)_mm512_unpacklo_pd(pairs[2 * i], pairs[2 * i + 1]),
+                                          (__m512)_mm512_unpackhi_pd(pairs[2 * i], pairs[2 * i + 1]));
+    for (int i = 0; i < 2; i++)
+        eights[i] = (__m512d)_mm512_add_ps((__m512)_mm512_shuffle_f64x2(fours[2 * i], fours[2 * i + 1], 0x88),
+                                           (__m512)_mm512_shuffle_f64x2(fours[2 * i], fours[2 * i + 1], 0xdd));
+    return _mm512_add_ps((__m512)_mm512_shuffle_f64x2(eights[0], eights[1], 0x88),
+                         (__m512)_mm512_shuffle_f64x2(eights[0], eights[1], 0xdd));
+}
+
+/* Scores of a query, to the base of 2, and the highest; the mask has a byte of a key, zero where it is not seen. */
+INLINE float score_keys(float *scores, const char *query, const char *key, long stride, const uint8_t *mask, long keys,
+                        float scale, int head_dim, int half_precision) {
+    const int vectors = half_precision ? head_dim / 32 : head_dim / LANES;
+    const __m512 hidden = _mm512_set1_ps(-INFINITY);
+    __m512 asked[4], most = hidden;
+    for (int i = 0; i < vectors; i++) asked[i] = _mm512_loadu_ps(query + 64 * i);
+    for (long at = 0; at < keys; at += LANES) {
+        __m512 sums[LANES];
+        for (int k = 0; k < LANES; k++) {
+            const char *row = key + (at + k < keys ? at + k : keys - 1) * stride;
+            sums[k] = _mm512_setzero_ps();
+            for (int i = 0; i < vectors; i++) {
+                const __m512 numbers = _mm512_loadu_ps(row + 64 * i);
+                sums[k] = half_precision ? _mm512_dpbf16_ps(sums[k], (__m512bh)asked[i], (__m512bh)numbers)
+                                         : _mm512_fmadd_ps(asked[i], numbers, sums[k]);
+            }
+        }
+        __mmask16 seen = keys - at < LANES ? (1u << (keys - at)) - 1 : 0xffff;
+        if (mask) seen = _mm512_mask_test_epi32_mask(seen, _mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(seen, mask + at)),
+                                                     _mm512_set1_epi32(0xff));
+        const __m512 found = _mm512_mask_mul_ps(hidden, seen, sum_each(sums), _mm512_set1_ps(scale * LOG2E));
+        _mm512_storeu_ps(scores + at, found);
+        most = _mm512_max_ps(most, found);
+    }
+    return _mm512_reduce_max_ps(most);
+}
+
+#define ASKED 4 /* queries that read a value together */
+
+/* Of `count` queries, means of values (keys, head_dim) by weights 2^(score - top); zeros where nothing is seen. */
+INLINE void mean_values(char *const *found, float *scores, long room, const float *top, const char *value, long stride,
+                        long keys, int count, int head_dim, int half_precision) {
+    const int vectors = head_dim / LANES;
+    __m512 sums[ASKED][4], shares[ASKED];
+    for (int i = 0; i < count; i++) {
+        __m512 total = _mm512_setzero_ps();
+        const __m512 most = _mm512_set1_ps(top[i] == -INFINITY ? 0 : top[i]);
+        for (long at = 0; at < keys; at += LANES) {
+            const __m512 below = _mm512_sub_ps(_mm512_loadu_ps(scores + i * room + at), most);
+            const __m512 weights = power_of_two(below, half_precision);
+            _mm512_storeu_ps(scores + i * room + at, weights);
+            total = _mm512_add_ps(total, weights);
+        }
+        const float all = _mm512_reduce_add_ps(total);
+        shares[i] = _mm512_set1_ps(all == 0 ? 0 : 1 / all);
+        for (int j = 0; j < vectors; j++) sums[i][j] = _mm512_setzero_ps();
+    }
+    for (long k = 0; k < keys; k++) {
+        const char *row = value + k * stride;
+        __m512 numbers[4];
+        for (int j = 0; j < vectors; j++)
+            numbers[j] = half_precision ? (__m512)_mm512_slli_epi32(
+                                              _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)row + j)), 16)
+                                        : _mm512_loadu_ps((const float *)row + LANES * j);
+        for (int i = 0; i < count; i++)
+            for (int j = 0; j < vectors; j++)
+                sums[i][j] = _mm512_fmadd_ps(_mm512_set1_ps(scores[i * room + k]), numbers[j], sums[i][j]);
+    }
+    for (int i = 0; i < count; i++)
+        for (int j = 0; j < vectors; j++) {
+            const __m512 numbers = _mm512_mul_ps(sums[i][j], shares[i]);
+            if (half_precision) _mm256_storeu_si256((__m256i *)found[i] + j, (__m256i)_mm512_cvtneps_pbh(numbers));
+            else _mm512_storeu_ps((float *)found[i] + LANES * j, numbers);
+        }
+}
+
+/* Attend from few queries to all keys that a mask shows, for heads `first` to `last` of (batch, heads). */
+INLINE int step(const char *query, const char *key, const char *value, char *found, const uint8_t *mask,
+                const long *strides, long heads, long queries, long keys, long first, long last, float scale,
+                int head_dim, int half_precision) {
+    const long room = (keys + LANES - 1) / LANES * LANES;
+    float *scores = malloc(ASKED * room * sizeof *scores), top[ASKED];
+    if (!scores) return 1;
+    for (long each = first; each < last; each++) {
+        const long document = each / heads, head = each % heads;
+        const char *of_query = query + document * strides[0] + head * strides[1];
+        const char *of_key = key + document * strides[3] + head * strides[4];
+        const char *of_value = value + document * strides[6] + head * strides[7];
+        char *of_found = found + document * strides[9] + head * strides[10], *rows[ASKED];
+        for (long at = 0; at < queries; at += ASKED) {
+            const int count = queries - at < ASKED ? (int)(queries - at) : ASKED;
+            for (int i = 0; i < count; i++) {
+                const uint8_t *seen =
+                    mask ? mask + document * strides[12] + head * strides[13] + (at + i) * strides[14] : NULL;
+                rows[i] = of_found + (at + i) * strides[11];
+                top[i] = score_keys(scores + i * room, of_query + (at + i) * strides[2], of_key, strides[5], seen, keys,
+                                    scale, head_dim, half_precision);
+            }
+            if (count == ASKED)
+                mean_values(rows, scores, room, top, of_value, strides[8], keys, ASKED, head_dim, half_precision);
+            else
+                for (int i = 0; i < count; i++)
+                    mean_values(rows + i, scores + i * room, room, top + i, of_value, strides[8], keys, 1, head_dim,
+                                half_precision);
+        }
+    }
+    free(scores);
+    return 0;
+}
+
+/* Strides are those of documents, heads and tokens, in bytes, of query, key, value, found and mask, which may be none. */
+#define STEP(NAME, HEAD_DIM, HALF_PRECISION)                                                                         \
+    int NAME(const char *query, const char *key, const char *value, char *found, const uint8_t *mask,                \
+             const long *strides, long heads, long queries, long keys, long first, long last, float scale) {         \
+        return step(query, key, value, found, mask, strides, heads, queries, keys, first, last, scale, HEAD_DIM,     \
+                    HALF_PRECISION);                                                                                 \
+    }
+
+STEP(step_bfloat16_32, 32, 1)
+STEP(step_bfloat16_64, 64, 1)
+STEP(step_float32_32, 32, 0)
+STEP(step_float32_64, 64, 0)

@@ -1,6 +1,7 @@
-"""The kernel of attention_kernel.c: forwards on CPUs with AVX-512, where it was compiled."""
+"""The kernels of attention_kernel.c: forwards on CPUs with AVX-512, where they were compiled."""
 
 import ctypes
+import itertools
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -15,16 +16,18 @@ HEAD_DIMS = (32, 64)
 QUERIES = 2048  # of a call, at most: with windows of some 1,000 tokens its keys and values stay in the cache
 FEWEST_QUERIES = 256  # for which keys are laid out
 CALLS = 4  # of a thread, at least, so that all end at about the same time
+MOST_OF_STEP = 16  # queries of a document, such as those of its beams, for which keys are read as they lie
+LEAST_OF_THREAD = 2**19  # numbers of keys that it is worth waking a thread for
 
 
-def _kernel(query: torch.Tensor) -> Callable[..., int] | None:
+def _kernel(query: torch.Tensor, what: str = "attend") -> Callable[..., int] | None:
     """The one for a type and a head_dim, unless the file is an older one, without it."""
-    name = f"attend_{str(query.dtype).removeprefix('torch.')}_{query.shape[-1]}"
+    name = f"{what}_{str(query.dtype).removeprefix('torch.')}_{query.shape[-1]}"
     return getattr(kernels(), name, None)
 
 
-def kernel_takes(*states: torch.Tensor) -> bool:
-    """Whether the kernel takes states (batch, heads, tokens, head_dim) of a type: none that AMX does faster."""
+def kernel_takes(*states: torch.Tensor, what: str = "attend") -> bool:
+    """Whether a kernel takes states (batch, heads, tokens, head_dim) of a type: none that AMX does faster."""
     query = states[0]
     needed = {torch.float32: INSTRUCTIONS, torch.bfloat16: (*INSTRUCTIONS, "avx512_bf16")}.get(query.dtype)
     return (
@@ -35,7 +38,7 @@ def kernel_takes(*states: torch.Tensor) -> bool:
         and all((of.dtype, of.device) == (query.dtype, query.device) for of in states)
         and all(map(cpu_has, needed))
         and not (query.dtype == torch.bfloat16 and cpu_has("amx_bf16"))
-        and _kernel(query) is not None
+        and _kernel(query, what) is not None
         and not is_watched()
     )
 
@@ -45,18 +48,40 @@ def kernel_is_fast(
 ) -> bool:
     """Whether the kernel is to take the place of torch's in a module: without AMX, in bfloat16, for many queries."""
     return (
-        not torch.compiler.is_compiling()
-        and query.dtype == torch.bfloat16
+        query.dtype == torch.bfloat16
         and query.shape[2] >= FEWEST_QUERIES  # most steps of decoding end here
         and mask is None
+        and not (attention.is_causal or kwargs.get("is_causal"))
+        and _is_usual(attention, query, key, value, **kwargs)
+        and kernel_takes(query, key, value)
+    )
+
+
+def step_is_fast(
+    attention: Any, mask: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, **kwargs: Any
+) -> bool:
+    """Whether `attend_step` is to take the place of torch's attention in a module: for the few queries of a step."""
+    queries, keys = query.shape[2], key.shape[2]
+    is_plain = type(mask) is torch.Tensor and mask.dtype == torch.bool and mask.device == query.device
+    return (
+        queries <= MOST_OF_STEP
+        and (mask is None or (is_plain and mask.dim() == 4 and mask.shape[3] == keys and mask.stride(3) == 1))
+        and (queries == 1 or mask is not None or not (attention.is_causal or kwargs.get("is_causal")))
+        and _is_usual(attention, query, key, value, **kwargs)
+        and kernel_takes(query, key, value, what="step")
+    )
+
+
+def _is_usual(attention: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, **kwargs: Any) -> bool:
+    """Whether an attention is what the kernels compute: without gradients, dropout and bias."""
+    return (
+        not torch.compiler.is_compiling()
         and not torch.is_grad_enabled()
         and not (attention.training and attention.dropout > 0)
-        and not (attention.is_causal or kwargs.get("is_causal"))
         and kwargs.get("position_bias") is None
         and attention.config._attn_implementation == "sdpa"
         and key.shape == value.shape == (*query.shape[:2], key.shape[2], query.shape[3])
         and key.shape[2] > 0
-        and kernel_takes(query, key, value)
     )
 
 
@@ -74,9 +99,7 @@ def attend_with_kernel(
     normalizer = query.new_zeros(batch, heads, tokens, dtype=torch.float32)
     states = query, key, value, attended, normalizer
     attend: Any = _kernel(query)
-    places = [  # of the first number, and how many bytes further the next document, head and token are
-        (of.data_ptr(), *(of.element_size() * stride for stride in of.stride()[:3])) for of in states
-    ]
+    places = [(of.data_ptr(), *_bytes_between(of)) for of in states]  # of the first number, and what is between others
     strides = (ctypes.c_long * 4)(*(of_token for *_, of_token in places[:4]))
     pieces = -(-CALLS * torch.get_num_threads() // max(1, batch * heads))  # of a head's document
 
@@ -101,3 +124,38 @@ def attend_with_kernel(
                 calls.append((document, head, start, end, first, min(first + size, end - start)))
     run_calls(run, calls)
     return normalizer
+
+
+def attend_step(
+    query: torch.Tensor,  # (batch, heads, queries, head_dim)
+    key: torch.Tensor,  # (batch, heads, keys, head_dim), as value
+    value: torch.Tensor,
+    mask: torch.Tensor | None,  # what is seen, (batch or 1, heads or 1, queries or 1, keys)
+    scale: float,
+) -> torch.Tensor:  # (batch, queries, heads, head_dim)
+    """Attend from few queries to keys that are read once, as they lie. What sees nothing gets zeros, as in torch."""
+    batch, heads, queries, _ = query.shape
+    keys, pairs = key.shape[2], batch * heads
+    attended = torch.empty_like(query.transpose(1, 2), memory_format=torch.contiguous_format)
+    if mask is not None:
+        mask = mask.expand(batch, heads, queries, keys)
+    states = query, key, value, attended.transpose(1, 2), mask
+    step: Any = _kernel(query, "step")
+    pointers = [None if of is None else ctypes.c_void_p(of.data_ptr()) for of in states]
+    strides = (ctypes.c_long * 15)(*(stride for of in states if of is not None for stride in _bytes_between(of)))
+    pieces = max(1, min(torch.get_num_threads(), pairs, key.numel() // LEAST_OF_THREAD))
+    bounds = [pairs * piece // pieces for piece in range(pieces + 1)]
+
+    def run(part: tuple[int, int], held: Any = states) -> None:
+        # What is `held` stays in memory as long as a thread writes into it, also after an interrupt.
+        numbers = map(ctypes.c_long, (heads, queries, keys, *part))
+        if step(*pointers, strides, *numbers, ctypes.c_float(scale)):
+            raise MemoryError(f"no memory for the scores of {keys} keys")
+
+    run_calls(run, list(itertools.pairwise(bounds)))
+    return attended
+
+
+def _bytes_between(states: torch.Tensor) -> tuple[int, ...]:
+    """How many bytes further the next document, head and token are."""
+    return tuple(states.element_size() * stride for stride in states.stride()[:3])

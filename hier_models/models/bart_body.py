@@ -28,9 +28,10 @@ from transformers.utils import ModelOutput, TransformersKwargs
 from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
-from .attention_kernel import attend_with_kernel, kernel_is_fast
+from .attention_kernel import attend_step, attend_with_kernel, kernel_is_fast, step_is_fast
 from .attention_products import attend_with_dropout, drops_fast, made_again
 from .config_checks import end_ids
+from .growing_cache import let_grow
 from .input_checks import check_decoded, check_target, refuse_flash_mask
 
 
@@ -164,6 +165,8 @@ class BartBodyDecoder(nn.Module):
             hierarchical_hidden_states, hierarchical_attention_mask = upper
         if use_cache and cache is None:
             cache = EncoderDecoderCache(DynamicCache(config=self.config), DynamicCache(config=self.config))
+        written = cache.self_attention_cache if isinstance(cache, EncoderDecoderCache) else cache
+        let_grow(written)
         past_length = cache.get_seq_length() if cache is not None else 0
         check_decoded(self.config, cache, inputs_embeds.shape[1], self.positions_field)
         position_ids = torch.arange(inputs_embeds.shape[1], device=inputs_embeds.device) + past_length
@@ -172,7 +175,7 @@ class BartBodyDecoder(nn.Module):
             config=self.config,
             inputs_embeds=inputs_embeds,
             attention_mask=attention_mask,
-            cache=cache.self_attention_cache if isinstance(cache, EncoderDecoderCache) else cache,
+            cache=written,
         )
         # States are positional, for gradient checkpointing.
         read: list[Any] = [causal_mask, encoder_hidden_states]
@@ -369,6 +372,8 @@ def attend(
         attention.config._attn_implementation, eager_attention_forward
     )
     dropout = attention.dropout if attention.training else 0.0
+    if step_is_fast(attention, mask, query, key, value, **kwargs):
+        return attend_step(query, key, value, mask, attention.scaling), None
     if kernel_is_fast(attention, mask, query, key, value, **kwargs):
         attended = torch.empty_like(query.transpose(1, 2), memory_format=torch.contiguous_format)
         spans = [(0, query.shape[2])] * len(query)
@@ -393,11 +398,10 @@ class BodyAttention(BartAttention):
         **kwargs: Any,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Attend: (batch, queries, d_model), and weights, if the implementation gives them."""
-        if cache is not None:
-            return super().forward(hidden_states, key_value_states, cache, attention_mask, **kwargs)
+        is_own = key_value_states is None
         shape = (*hidden_states.shape[:-1], -1, self.head_dim)
         query = self.q_proj(hidden_states).view(shape).transpose(1, 2)
-        key, value = keys_and_values(self, hidden_states if key_value_states is None else key_value_states, None)
+        key, value = keys_and_values(self, hidden_states if is_own else key_value_states, cache, is_own)
         attended, weights = attend(self, query, key, value, attention_mask, **kwargs)
         return self.out_proj(attended.flatten(2)), weights
 
@@ -457,18 +461,18 @@ def feed_forward(layer: Any, inputs: torch.Tensor) -> torch.Tensor:
 
 
 def keys_and_values(
-    attention: BartAttention, states: torch.Tensor | None, cache: Cache | None
+    attention: BartAttention, states: torch.Tensor | None, cache: Cache | None, is_own: bool = False
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Keys and values of an attention, (batch, heads, keys, head_dim); those of the source are made once."""
+    """Keys and values of an attention, (batch, heads, keys, head_dim); those that are not its own are made once."""
     stored, layer_idx, is_pair = cache, attention.layer_idx, isinstance(cache, EncoderDecoderCache)
     if is_pair:
-        stored = cache.cross_attention_cache
-        if cache.is_updated.get(layer_idx):
+        stored = cache.self_attention_cache if is_own else cache.cross_attention_cache
+        if not is_own and cache.is_updated.get(layer_idx):
             return stored.layers[layer_idx].keys, stored.layers[layer_idx].values
     shape = (*states.shape[:-1], -1, attention.head_dim)
     key, value = (part(states).view(shape).transpose(1, 2) for part in (attention.k_proj, attention.v_proj))
     if stored is not None:
         key, value = stored.update(key, value, layer_idx)
-        if is_pair:
+        if is_pair and not is_own:
             cache.is_updated[layer_idx] = True
     return key, value

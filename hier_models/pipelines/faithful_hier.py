@@ -209,8 +209,10 @@ class FaithfulLogitsProcessor(LogitsProcessor):
         left = [int(min(max(length - 2 - input_ids.shape[1], 0), NEVER - 1)) for length in self.lengths]
         vocab = min(scores.shape[1], self.least.shape[1])  # either may be padded
         allowed = torch.zeros_like(scores, dtype=torch.bool)
-        rooms = torch.tensor(left, device=scores.device).repeat_interleave(each)[:, None]  # (batch * beams, 1)
-        allowed[:, :vocab] = self.least[[place for place, _, _ in states], :vocab] <= rooms
+        rooms = torch.tensor(left, dtype=self.least.dtype, device=scores.device)
+        rooms = rooms.repeat_interleave(each)[:, None]  # (batch * beams, 1)
+        places = torch.tensor([place for place, _, _ in states], device=scores.device)
+        allowed[:, :vocab] = self.least.index_select(0, places)[:, :vocab] <= rooms
         for row, (place, ids, needed) in enumerate(states):
             if len(ids):
                 room = left[row // each]

@@ -20,7 +20,12 @@ from hier_models.models.local_attention import local_attention
 from tests.conftest import ROOT
 
 
-NAMES = [f"attend_{dtype}_{head_dim}" for dtype in ("float32", "bfloat16") for head_dim in kernel.HEAD_DIMS]
+NAMES = [
+    f"{what}_{dtype}_{head_dim}"
+    for what in ("attend", "step")
+    for dtype in ("float32", "bfloat16")
+    for head_dim in kernel.HEAD_DIMS
+]
 HAS_AVX512 = all(map(cpu_has, kernel.INSTRUCTIONS))
 of_linux = pytest.mark.skipif(
     (platform.system(), platform.machine()) != ("Linux", "x86_64"), reason="needs Linux on x86-64"
@@ -251,6 +256,109 @@ def test_models_take_torchs_kernel_for_all_else(bodies_calls, monkeypatch):
     with torch.no_grad():
         attend(Attention(), *states, None)
     assert not bodies_calls
+
+
+@pytest.fixture
+def steps(compiled, monkeypatch):
+    """How often few queries were attended from by the kernel; AMX is put aside."""
+    found = []
+    monkeypatch.setattr(kernel, "kernels", lambda: compiled)
+    monkeypatch.setattr(kernel, "cpu_has", lambda name: name != "amx_bf16" and cpu_has(name))
+    monkeypatch.setattr(bart_body, "attend_step", lambda *a: found.append(a) or kernel.attend_step(*a))
+    return found
+
+
+STEP_TYPES = [
+    pytest.param(torch.float32, 2e-6, marks=needs_avx512),
+    pytest.param(torch.bfloat16, 1e-2, marks=needs_avx512_bf16),
+]
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(("dtype", "tolerance"), STEP_TYPES)
+@pytest.mark.parametrize("head_dim", kernel.HEAD_DIMS)
+@pytest.mark.parametrize("queries", [1, 3, 4, 9, kernel.MOST_OF_STEP])
+@pytest.mark.parametrize("keys", [1, 16, 33, 300])
+def test_steps_attend_to_what_a_mask_shows(steps, keys, queries, head_dim, dtype, tolerance):
+    query, *_ = states_of(queries, dtype, heads=3, head_dim=head_dim)
+    _, key, value = states_of(keys, dtype, heads=3, head_dim=head_dim)
+    generator = torch.Generator().manual_seed(keys)
+    scores = query.double() @ key.double().transpose(2, 3) * 0.3
+    for shape in (None, (2, 1, 1, keys), (1, 3, queries, keys), (2, 3, queries, keys)):
+        mask, seen = None, torch.ones(1, dtype=torch.bool)
+        if shape is not None:
+            mask = seen = torch.rand(shape, generator=generator) < 0.6
+            mask[..., 0] = True
+        found, weights = attend(Attention(), query, key, value, mask)
+        wanted = scores.masked_fill(~seen, -torch.inf).softmax(dim=-1) @ value.double()
+        torch.testing.assert_close(found.double(), wanted.transpose(1, 2), rtol=0, atol=tolerance)
+        assert weights is None
+    assert len(steps) == 4
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(("dtype", "tolerance"), STEP_TYPES)
+def test_steps_where_nothing_is_seen_and_where_a_number_is_none(steps, dtype, tolerance):
+    query, key, value = states_of(4, dtype)
+    mask = torch.ones(2, 1, 4, 4, dtype=torch.bool)
+    mask[0, 0, 1] = False
+    query[1, 0, 2, 5] = torch.nan
+    found, _ = attend(Attention(), query, key, value, mask)
+    wanted = torch.nn.functional.scaled_dot_product_attention(query, key, value, mask, scale=0.3).transpose(1, 2)
+    assert not wanted[0, 1].any()
+    assert wanted[1, 2, 0].isnan().all()
+    torch.testing.assert_close(found, wanted, rtol=0, atol=tolerance, equal_nan=True)
+    mask[1, 0, 2, ::2] = False
+    assert attend(Attention(), query, key, value, mask)[0][1, 2, 0].isnan().all()
+    assert len(steps) == 2
+
+
+@needs_avx512
+@torch.no_grad()
+def test_steps_of_all_threads_and_of_documents_alone_are_the_same_to_the_bit(steps, monkeypatch):
+    query, _, _ = states_of(5, torch.float32, heads=4, batch=3)
+    _, key, value = (of[:, :, 7:300] for of in states_of(400, torch.float32, heads=4, batch=3))
+    mask = torch.rand(3, 1, 1, 293, generator=torch.Generator().manual_seed(0)) < 0.5
+    whole, _ = attend(Attention(), query, key, value, mask)
+    for one in range(3):
+        alone, _ = attend(Attention(), *(of[one : one + 1] for of in (query, key, value, mask)))
+        assert torch.equal(alone, whole[one : one + 1])
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 5)
+    monkeypatch.setattr(kernel, "LEAST_OF_THREAD", 10)
+    assert torch.equal(attend(Attention(), query, key, value, mask)[0], whole)
+    assert len(steps) == 5
+
+
+@needs_avx512
+def test_steps_of_torch_for_all_else(steps, monkeypatch):
+    states = [of.detach() for of in states_of(12, torch.float32)]
+    causal, training, eager = Attention(), Attention(), Attention()
+    causal.is_causal = training.training = True
+    eager.config, eager.num_key_value_groups = SimpleNamespace(_attn_implementation="eager"), 1
+    mask = torch.ones(2, 1, 12, 12, dtype=torch.bool)
+    with torch.no_grad():
+        for attention in (causal, training, eager):
+            attend(attention, *states, None)
+        attend(Attention(), *states, None, is_causal=True)
+        attend(Attention(), *states, mask.float())
+        attend(Attention(), *states, mask[..., :1].expand_as(mask))  # bytes of keys that do not lie in a row
+        attend(Attention(), *[of.double() for of in states], None)
+        attend(Attention(), *states_of(kernel.MOST_OF_STEP + 1, torch.float32), None)
+    attend(Attention(), *states, None)  # with gradients
+    assert not steps
+    with torch.no_grad():
+        attend(causal, *states, mask)
+        attend(causal, states[0][:, :, :1], *states[1:], None)
+    assert len(steps) == 2
+
+    class Full:
+        @staticmethod
+        def step_float32_64(*arguments):
+            return 1
+
+    monkeypatch.setattr(kernel, "kernels", Full)
+    with torch.no_grad(), pytest.raises(MemoryError, match="no memory for the scores of 12 keys"):
+        attend(Attention(), *states, None)
 
 
 @needs_avx512

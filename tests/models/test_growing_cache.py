@@ -1,0 +1,142 @@
+"""A cache with room: what it holds is what one holds that copies all for each token."""
+
+import copy
+
+import pytest
+import torch
+from transformers.cache_utils import DynamicCache, DynamicLayer, EncoderDecoderCache
+from transformers.models.bart import BartConfig
+
+from hier_models import HatBartConfig, HatBartForConditionalGeneration
+from hier_models.models.growing_cache import ROOM, GrowingLayer, let_grow
+
+
+def layers():
+    """A layer with room, and one without, to be treated alike."""
+    return GrowingLayer([]), DynamicLayer()
+
+
+def states(tokens, rows=6, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    return [torch.randn(rows, 2, tokens, size, generator=generator) for size in (4, 3)]
+
+
+def same(pair):
+    one, other = pair
+    assert one.get_seq_length() == other.get_seq_length()
+    assert torch.equal(one.keys, other.keys)
+    assert torch.equal(one.values, other.values)
+
+
+@torch.no_grad()
+def test_tokens_beams_and_crops():
+    pair, generator = layers(), torch.Generator().manual_seed(1)
+    for step in range(3 * ROOM):
+        for layer in pair:
+            found = layer.update(*states(2 if step == 5 else 1, seed=step))
+            assert found[0] is layer.keys
+        order = torch.randint(0, 6, (6,), generator=generator)
+        for layer in pair:
+            layer.reorder_cache(order)
+        if step == ROOM + 3:
+            for layer in pair:
+                layer.crop(-4)
+        same(pair)
+
+
+@torch.no_grad()
+def test_other_numbers_of_rows_and_resets():
+    pair = layers()
+    for layer in pair:
+        layer.update(*states(5))
+        layer.batch_repeat_interleave(2)
+        layer.update(*states(1, rows=12))
+        layer.reorder_cache(torch.tensor([0, 0, 7]))
+        layer.update(*states(1, rows=3))
+        layer.batch_select_indices(torch.tensor([2, 0]))
+        layer.update(*states(ROOM, rows=2))
+    same(pair)
+    for layer in pair:
+        layer.reset()
+        assert layer.get_seq_length() == 0
+        layer.update(*states(2))
+    same(pair)
+
+
+@torch.no_grad()
+def test_nothing_is_copied_where_there_is_room_and_one_spare_serves_all():
+    cache = DynamicCache(config=BartConfig(decoder_layers=3))
+    let_grow(cache)
+    for index in range(3):
+        cache.update(*states(1), index)
+    first = [layer.keys.data_ptr() for layer in cache.layers]
+    for index in range(3):
+        cache.update(*states(1), index)
+    assert [layer.keys.data_ptr() for layer in cache.layers] == first
+    for _ in range(4):
+        cache.reorder_cache(torch.arange(6))
+    rooms = {room.data_ptr() for layer in cache.layers for room in (*layer.rooms, *layer.spare)}
+    assert len(rooms) <= 6 + 1
+
+
+@torch.no_grad()
+def test_a_copy_is_a_copy():
+    one, _ = layers()
+    one.update(*states(3))
+    other = copy.deepcopy(one)
+    one.update(*states(1, seed=1))
+    other.update(*states(1, seed=2))
+    assert torch.equal(one.keys[:, :, :3], other.keys[:, :, :3])
+    assert not torch.equal(one.keys, other.keys)
+
+
+def test_with_gradients_nothing_is_written_over():
+    pair = layers()
+    with torch.inference_mode():
+        for layer in pair:
+            layer.update(*states(3))
+            layer.reorder_cache(torch.tensor([1, 0, 3, 2, 5, 4]))
+    with torch.no_grad():  # what was made in inference mode may not be written to
+        for layer in pair:
+            layer.update(*(of.clone() for of in states(1)))
+    same(pair)
+    kept = [layer.keys.clone() for layer in pair]
+    earlier = [layer.keys for layer in pair]
+    for layer in pair:
+        keys, values = (of.requires_grad_() for of in states(1, seed=3))
+        (layer.update(keys, values)[0].square().sum()).backward()
+        assert keys.grad is not None
+    same(pair)
+    assert all(torch.equal(now, before) for now, before in zip(earlier, kept, strict=True))
+
+
+@torch.no_grad()
+def test_which_caches_are_let_grow():
+    begun, offloaded = DynamicCache(config=BartConfig(decoder_layers=1)), DynamicCache(offloading=True)
+    begun.update(*states(2), 0)
+    for cache in (begun, offloaded, None):
+        let_grow(cache)
+    assert type(begun.layers[0]) is DynamicLayer
+    with torch.enable_grad():
+        let_grow(empty := DynamicCache(config=BartConfig(decoder_layers=1)))
+    assert type(empty.layers[0]) is DynamicLayer
+    let_grow(empty)
+    assert type(empty.layers[0]) is GrowingLayer
+
+
+@pytest.mark.parametrize("beams", [1, 3])
+def test_models_write_the_same(beams, monkeypatch):
+    config = HatBartConfig(
+        vocab_size=50, d_model=16, encoder_layers=1, decoder_layers=2, encoder_attention_heads=2,
+        decoder_attention_heads=2, encoder_ffn_dim=32, decoder_ffn_dim=32, hierarchical_layers=1,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    model = HatBartForConditionalGeneration(config).eval()
+    ids = torch.tensor([[0, 5, 6, 0, 7, 8, 2], [0, 9, 10, 11, 12, 13, 2]])
+    asked = dict.fromkeys(("min_new_tokens", "max_new_tokens"), 2 * ROOM)
+    asked |= {"num_beams": beams, "return_dict_in_generate": True}
+    found = model.generate(ids, **asked)
+    assert isinstance(found.cache, EncoderDecoderCache)
+    assert {type(layer) for layer in found.cache.self_attention_cache.layers} == {GrowingLayer}
+    monkeypatch.setattr("hier_models.models.bart_body.let_grow", lambda cache: None)
+    assert torch.equal(model.generate(ids, **asked).sequences, found.sequences)
