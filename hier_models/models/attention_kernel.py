@@ -48,7 +48,8 @@ def kernel_is_fast(
 ) -> bool:
     """Whether the kernel is to take the place of torch's in a module: without AMX, in bfloat16, for many queries."""
     return (
-        query.dtype == torch.bfloat16
+        not torch.compiler.is_compiling()  # first: a traced program must not depend on the sizes below
+        and query.dtype == torch.bfloat16
         and query.shape[2] >= FEWEST_QUERIES  # most steps of decoding end here
         and mask is None
         and not (attention.is_causal or kwargs.get("is_causal"))
@@ -61,6 +62,8 @@ def step_is_fast(
     attention: Any, mask: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, **kwargs: Any
 ) -> bool:
     """Whether `attend_step` is to take the place of torch's attention in a module: for the few queries of a step."""
+    if torch.compiler.is_compiling():  # a traced program must not depend on the sizes below
+        return False
     queries, keys = query.shape[2], key.shape[2]
     is_plain = type(mask) is torch.Tensor and mask.dtype == torch.bool and mask.device == query.device
     return (
@@ -75,8 +78,7 @@ def step_is_fast(
 def _is_usual(attention: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, **kwargs: Any) -> bool:
     """Whether an attention is what the kernels compute: without gradients, dropout and bias."""
     return (
-        not torch.compiler.is_compiling()
-        and not torch.is_grad_enabled()
+        not torch.is_grad_enabled()
         and not (attention.training and attention.dropout > 0)
         and kwargs.get("position_bias") is None
         and attention.config._attn_implementation == "sdpa"

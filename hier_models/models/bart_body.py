@@ -31,7 +31,6 @@ from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 from .attention_kernel import attend_step, attend_with_kernel, kernel_is_fast, step_is_fast
 from .attention_products import attend_with_dropout, drops_fast, made_again
 from .config_checks import end_ids
-from .growing_cache import let_grow
 from .input_checks import check_decoded, check_target, refuse_flash_mask
 
 
@@ -165,8 +164,6 @@ class BartBodyDecoder(nn.Module):
             hierarchical_hidden_states, hierarchical_attention_mask = upper
         if use_cache and cache is None:
             cache = EncoderDecoderCache(DynamicCache(config=self.config), DynamicCache(config=self.config))
-        written = cache.self_attention_cache if isinstance(cache, EncoderDecoderCache) else cache
-        let_grow(written)
         past_length = cache.get_seq_length() if cache is not None else 0
         check_decoded(self.config, cache, inputs_embeds.shape[1], self.positions_field)
         position_ids = torch.arange(inputs_embeds.shape[1], device=inputs_embeds.device) + past_length
@@ -175,7 +172,7 @@ class BartBodyDecoder(nn.Module):
             config=self.config,
             inputs_embeds=inputs_embeds,
             attention_mask=attention_mask,
-            cache=written,
+            cache=cache.self_attention_cache if isinstance(cache, EncoderDecoderCache) else cache,
         )
         # States are positional, for gradient checkpointing.
         read: list[Any] = [causal_mask, encoder_hidden_states]

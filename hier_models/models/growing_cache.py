@@ -1,84 +1,94 @@
-"""A cache whose layers keep room for what is yet to be written, and let beams change places in it.
+"""A cache whose layers keep room for what is yet to be written.
 
-[`DynamicLayer`] copies all of its keys and values for each token, and once more where beams change places, each time
-into new memory.
+[`DynamicLayer`] copies all of its keys and values into new memory for each token.
 """
 
 from typing import Any
 
 import torch
-from transformers.cache_utils import Cache, DynamicLayer
+from transformers.cache_utils import Cache, DynamicCache, DynamicLayer
 
 from .torch_kernels import is_watched
 
 
-ROOM = 32  # tokens; what moves with beams is whole rooms
+ROOM = 32  # tokens
 
 
 class GrowingLayer(DynamicLayer):
-    """Keys and values of a layer, `(batch, heads, tokens, head_dim)`, as the beginning of larger tensors.
+    """Keys and values of a layer, `(batch, heads, tokens, head_dim)`, as the beginning of larger tensors."""
 
-    Args:
-        spare: a tensor that beams may be moved to, for all layers of a cache.
-    """
-
-    def __init__(self, spare: list[torch.Tensor]) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.spare = spare
         self.rooms: list[torch.Tensor] = []  # of keys and of values, (batch, heads, room, head_dim)
+        self.written = [0]  # tokens that the rooms hold; shared by shallow copies, which share the rooms
 
     def update(
-        self, key_states: torch.Tensor, value_states: torch.Tensor, *args: object, **kwargs: object
+        self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Write the next keys and values behind the others, and return all."""
-        # What is kept for gradients must stay as it is. Other devices: not measured.
-        if torch.is_grad_enabled() or torch.compiler.is_compiling() or is_watched() or key_states.device.type != "cpu":
-            return super().update(key_states, value_states, *args, **kwargs)
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
-        begin = self.get_seq_length()
+        begin, new = self.get_seq_length(), [key_states, value_states]
+        old: list[Any] = [self.keys, self.values] if begin else []
+        # What is kept for gradients must stay as it is. Other devices: not measured.
+        if (
+            torch.compiler.is_compiling()
+            or torch.is_grad_enabled()
+            or is_watched()
+            or key_states.device.type != "cpu"
+            or any(_kind(of) != _kind(states) for of, states in zip(old, new, strict=False))
+        ):
+            self.rooms = []
+            return super().update(key_states, value_states, *args, **kwargs)
         end = begin + key_states.shape[-2]
-        if not self._in_rooms() or self.rooms[0].shape[-2] < end:
+        if not self._in_rooms() or self.written[0] != begin or self.rooms[0].shape[-2] < end:
             room = -(-end // ROOM) * ROOM
-            self.rooms = [new.new_empty((*new.shape[:2], room, new.shape[-1])) for new in (key_states, value_states)]
-            written: list[Any] = [self.keys, self.values] if begin else []
-            for larger, old in zip(self.rooms, written, strict=False):
-                larger[:, :, :begin] = old
-        for larger, new in zip(self.rooms, (key_states, value_states), strict=True):
-            larger[:, :, begin:end] = new
-        self.keys, self.values = (larger[:, :, :end] for larger in self.rooms)
-        return self.keys, self.values
+            self.rooms = [states.new_empty((*states.shape[:2], room, states.shape[-1])) for states in new]
+            self.written = [begin]
+            for larger, states in zip(self.rooms, old, strict=False):
+                larger[:, :, :begin] = states
+        for larger, states in zip(self.rooms, new, strict=True):
+            larger[:, :, begin:end] = states
+        self._hold(end)
+        return self.keys, self.values  # type: ignore[return-value]
 
     def reorder_cache(self, beam_idx: torch.LongTensor) -> None:
-        """Give each beam what the beam has written that it goes on from."""
-        if torch.is_grad_enabled() or not self._in_rooms() or len(beam_idx) != len(self.rooms[0]):
+        """Give each beam what the beam has written that it goes on from, with the room behind it."""
+        if not self._in_rooms():
+            self.rooms = []
             super().reorder_cache(beam_idx)
             return
         end = self.get_seq_length()
-        for index, room in enumerate(self.rooms):
-            fits = self.spare and self.spare[0].shape == room.shape and self.spare[0].dtype == room.dtype
-            moved = self.spare.pop() if fits else torch.empty_like(room)
-            self.rooms[index] = torch.index_select(room, 0, beam_idx, out=moved)
-            self.spare[:] = [room]
-        self.keys, self.values = (room[:, :, :end] for room in self.rooms)
+        self.rooms, self.written = [room.index_select(0, beam_idx.to(room.device)) for room in self.rooms], [end]
+        self._hold(end)
+
+    def reset(self) -> None:
+        """Forget all."""
+        self.rooms = []
+        super().reset()
+
+    def _hold(self, tokens: int) -> None:
+        self.keys, self.values = (room[:, :, :tokens] for room in self.rooms)
+        self.written[0] = tokens
 
     def _in_rooms(self) -> bool:
         """Whether keys and values are still the beginning of the rooms, which may be written to."""
-        pairs = zip(self.rooms, (self.keys, self.values), strict=False)
         return bool(self.rooms) and all(
             states is not None
-            and states.data_ptr() == room.data_ptr()
-            and states.stride() == room.stride()
-            and len(states) == len(room)
+            and (states.data_ptr(), states.stride()) == (room.data_ptr(), room.stride())
+            and _kind(states) == _kind(room)
             and (torch.is_inference_mode_enabled() or not room.is_inference())
-            for room, states in pairs
+            for room, states in zip(self.rooms, (self.keys, self.values), strict=True)
         )
+
+
+def _kind(states: torch.Tensor) -> tuple[Any, ...]:
+    return *states.shape[:2], states.shape[-1], states.dtype, states.device
 
 
 def let_grow(cache: Cache | None) -> None:
     """Give a cache that is still empty, and grows token by token, layers that keep room."""
-    if cache is None or cache.offloading or torch.is_grad_enabled() or torch.compiler.is_compiling():
+    if type(cache) is not DynamicCache or cache.offloading or torch.compiler.is_compiling():
         return
     if all(type(layer) is DynamicLayer and not layer.is_initialized for layer in cache.layers):
-        spare: list[torch.Tensor] = []
-        cache.layers = [GrowingLayer(spare) for _ in cache.layers]
+        cache.layers = [GrowingLayer() for _ in cache.layers]

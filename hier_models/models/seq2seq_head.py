@@ -17,6 +17,7 @@ from transformers.utils.deprecation import deprecate_kwarg
 
 from .bart_body import with_rows
 from .copy_mechanism import CLOSED, CopyGate, mix_log_probabilities
+from .growing_cache import let_grow
 from .input_checks import check_labels
 from .losses import token_loss
 from .model_outputs import CopyLMOutput, takes
@@ -110,6 +111,12 @@ class Seq2SeqHead(WritesTargets, nn.Module):
             expand_size, is_encoder_decoder, input_ids, encoder_outputs={} if shares else encoder_outputs, **kwargs
         )
         return ids, kwargs | ({"encoder_outputs": encoder_outputs} if shares else {})
+
+    def prepare_inputs_for_generation(self, *args: Any, cache: Cache | None = None, **kwargs: Any) -> dict[str, Any]:
+        """Return what `generate` gives the model at a step."""
+        let_grow(cache.self_attention_cache if isinstance(cache, EncoderDecoderCache) else cache)
+        prepared: dict[str, Any] = cast(Any, super()).prepare_inputs_for_generation(*args, cache=cache, **kwargs)
+        return prepared
 
     def _reorder_cache(self, cache: Cache, beam_idx: torch.Tensor) -> Cache:
         """Move what each beam has written; what a document's beams see of it is the same for all, and stays."""

@@ -415,7 +415,7 @@ class _Gate:
             if message["type"] == "http.response.start":
                 route = getattr(scope.get("route"), "path", "other")
                 self.count.labels(route, message["status"]).inc()
-            elif size >= 0 and not message.get("more_body"):
+            elif message["type"] == "http.response.body" and size >= 0 and not message.get("more_body"):
                 # To close the connection while the client still sends may cost it the answer.
                 await send({**message, "more_body": True})
                 await rest()

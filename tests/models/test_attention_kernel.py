@@ -361,6 +361,21 @@ def test_steps_of_torch_for_all_else(steps, monkeypatch):
         attend(Attention(), *states, None)
 
 
+@torch.no_grad()
+def test_exported_programs_take_all_lengths():
+    class Body(torch.nn.Module):
+        def forward(self, query, key, value):
+            return attend(Attention(), query, key, value, None)[0]
+
+    tokens, keys = torch.export.Dim("tokens", min=2, max=512), torch.export.Dim("keys", min=2, max=512)
+    states = states_of(20, torch.float32)[0], *states_of(30, torch.float32)[1:]
+    sizes = {"query": {2: tokens}, "key": {2: keys}, "value": {2: keys}}
+    program = torch.export.export(Body(), states, dynamic_shapes=sizes).module()
+    for length in (5, 300):  # below and above the limits of both kernels
+        states = states_of(length, torch.float32)
+        torch.testing.assert_close(program(*states), Body()(*states))
+
+
 @needs_avx512
 def test_what_is_not_seen_does_not_matter(calls):
     query, key, value = (of.detach() for of in states_of(300, torch.float32, batch=1))

@@ -4,7 +4,7 @@ import copy
 
 import pytest
 import torch
-from transformers.cache_utils import DynamicCache, DynamicLayer, EncoderDecoderCache
+from transformers.cache_utils import DynamicCache, DynamicLayer, EncoderDecoderCache, StaticCache, StaticLayer
 from transformers.models.bart import BartConfig
 
 from hier_models import HatBartConfig, HatBartForConditionalGeneration
@@ -13,7 +13,7 @@ from hier_models.models.growing_cache import ROOM, GrowingLayer, let_grow
 
 def layers():
     """A layer with room, and one without, to be treated alike."""
-    return GrowingLayer([]), DynamicLayer()
+    return GrowingLayer(), DynamicLayer()
 
 
 def states(tokens, rows=6, seed=0):
@@ -64,19 +64,14 @@ def test_other_numbers_of_rows_and_resets():
 
 
 @torch.no_grad()
-def test_nothing_is_copied_where_there_is_room_and_one_spare_serves_all():
-    cache = DynamicCache(config=BartConfig(decoder_layers=3))
-    let_grow(cache)
-    for index in range(3):
-        cache.update(*states(1), index)
-    first = [layer.keys.data_ptr() for layer in cache.layers]
-    for index in range(3):
-        cache.update(*states(1), index)
-    assert [layer.keys.data_ptr() for layer in cache.layers] == first
-    for _ in range(4):
-        cache.reorder_cache(torch.arange(6))
-    rooms = {room.data_ptr() for layer in cache.layers for room in (*layer.rooms, *layer.spare)}
-    assert len(rooms) <= 6 + 1
+def test_nothing_is_copied_where_there_is_room():
+    layer = GrowingLayer()
+    layer.update(*states(1))
+    places = layer.keys.data_ptr(), layer.values.data_ptr()
+    layer.update(*states(ROOM - 1))
+    assert (layer.keys.data_ptr(), layer.values.data_ptr()) == places
+    layer.update(*states(1))
+    assert layer.keys.data_ptr() != places[0]
 
 
 @torch.no_grad()
@@ -90,6 +85,44 @@ def test_a_copy_is_a_copy():
     assert not torch.equal(one.keys, other.keys)
 
 
+@torch.no_grad()
+def test_branches_do_not_write_over_each_other():
+    begun = layers()
+    for layer in begun:
+        layer.update(*states(3))
+    branches = [copy.copy(layer) for layer in begun]
+    for layer in begun:
+        layer.update(*states(1, seed=1))
+    for layer in branches:
+        layer.update(*states(1, seed=2))
+    same(begun)
+    same(branches)
+    held = [layer.keys for layer in begun]
+    for layer in begun:
+        layer.crop(-2)
+        layer.update(*states(1, seed=3))
+        layer.reorder_cache(torch.tensor([5, 4, 3, 2, 1, 0]))
+        layer.update(*states(1, seed=4))
+    same(begun)
+    same(branches)
+    assert torch.equal(*held)
+
+
+@torch.no_grad()
+def test_other_types_and_other_numbers_of_rows_are_as_before():
+    pair = layers()
+    for layer in pair:
+        layer.update(*states(2))
+        layer.update(*(of.double() for of in states(1)))
+        assert layer.keys.dtype == torch.float64
+        layer.update(*(of.double() for of in states(1)))
+        layer.update(*states(1))
+    same(pair)
+    for layer in pair:
+        with pytest.raises(RuntimeError, match="Sizes of tensors must match"):
+            layer.update(*states(1, rows=1))
+
+
 def test_with_gradients_nothing_is_written_over():
     pair = layers()
     with torch.inference_mode():
@@ -99,6 +132,7 @@ def test_with_gradients_nothing_is_written_over():
     with torch.no_grad():  # what was made in inference mode may not be written to
         for layer in pair:
             layer.update(*(of.clone() for of in states(1)))
+            layer.reorder_cache(torch.tensor([1, 0, 3, 2, 5, 4]))
     same(pair)
     kept = [layer.keys.clone() for layer in pair]
     earlier = [layer.keys for layer in pair]
@@ -112,15 +146,17 @@ def test_with_gradients_nothing_is_written_over():
 
 @torch.no_grad()
 def test_which_caches_are_let_grow():
-    begun, offloaded = DynamicCache(config=BartConfig(decoder_layers=1)), DynamicCache(offloading=True)
+    config = BartConfig(decoder_layers=1)
+    begun, others = (
+        DynamicCache(config=config),
+        (DynamicCache(offloading=True), StaticCache(config, max_cache_len=4), None),
+    )
     begun.update(*states(2), 0)
-    for cache in (begun, offloaded, None):
+    for cache in (begun, *others):
         let_grow(cache)
     assert type(begun.layers[0]) is DynamicLayer
-    with torch.enable_grad():
-        let_grow(empty := DynamicCache(config=BartConfig(decoder_layers=1)))
-    assert type(empty.layers[0]) is DynamicLayer
-    let_grow(empty)
+    assert type(others[1].layers[0]) is StaticLayer
+    let_grow(empty := DynamicCache(config=config))
     assert type(empty.layers[0]) is GrowingLayer
 
 
@@ -138,5 +174,5 @@ def test_models_write_the_same(beams, monkeypatch):
     found = model.generate(ids, **asked)
     assert isinstance(found.cache, EncoderDecoderCache)
     assert {type(layer) for layer in found.cache.self_attention_cache.layers} == {GrowingLayer}
-    monkeypatch.setattr("hier_models.models.bart_body.let_grow", lambda cache: None)
+    monkeypatch.setattr("hier_models.models.seq2seq_head.let_grow", lambda cache: None)
     assert torch.equal(model.generate(ids, **asked).sequences, found.sequences)
