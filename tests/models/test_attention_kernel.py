@@ -213,13 +213,21 @@ class Attention:
     dropout, scaling, config = 0.1, 0.3, SimpleNamespace(_attn_implementation="sdpa")
 
 
-@pytest.fixture
-def bodies_calls(compiled, monkeypatch):
-    found = []
-    monkeypatch.setattr(kernel, "kernels", lambda: compiled)
-    monkeypatch.setattr(kernel, "cpu_has", lambda name: name != "amx_bf16" and cpu_has(name))
-    monkeypatch.setattr(bart_body, "attend_with_kernel", lambda *a: found.append(a) or kernel.attend_with_kernel(*a))
-    return found
+def calls_of(name):
+    """A fixture: how often models asked a kernel; AMX is put aside."""
+
+    @pytest.fixture
+    def calls(compiled, monkeypatch):
+        found, attend = [], getattr(kernel, name)
+        monkeypatch.setattr(kernel, "kernels", lambda: compiled)
+        monkeypatch.setattr(kernel, "cpu_has", lambda has: has != "amx_bf16" and cpu_has(has))
+        monkeypatch.setattr(bart_body, name, lambda *arguments: found.append(arguments) or attend(*arguments))
+        return found
+
+    return calls
+
+
+bodies_calls, steps = calls_of("attend_with_kernel"), calls_of("attend_step")
 
 
 @needs_avx512_bf16
@@ -256,16 +264,6 @@ def test_models_take_torchs_kernel_for_all_else(bodies_calls, monkeypatch):
     with torch.no_grad():
         attend(Attention(), *states, None)
     assert not bodies_calls
-
-
-@pytest.fixture
-def steps(compiled, monkeypatch):
-    """How often few queries were attended from by the kernel; AMX is put aside."""
-    found = []
-    monkeypatch.setattr(kernel, "kernels", lambda: compiled)
-    monkeypatch.setattr(kernel, "cpu_has", lambda name: name != "amx_bf16" and cpu_has(name))
-    monkeypatch.setattr(bart_body, "attend_step", lambda *a: found.append(a) or kernel.attend_step(*a))
-    return found
 
 
 STEP_TYPES = [
