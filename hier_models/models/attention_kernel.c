@@ -1,4 +1,5 @@
-/* Attention of one head, in a window or to all, for CPUs with AVX-512; at the end, of few queries, as in a step of decoding.
+/* Attention of one head, in a window or to all, for CPUs with AVX-512; at the end, of few queries, as in a step of
+decoding.
 
 Scores, softmax and their products do not leave the cache.
 

@@ -1,14 +1,13 @@
 """The kernels of attention_kernel.c: forwards on CPUs with AVX-512, where they were compiled."""
 
 import ctypes
-import itertools
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 
 from .attention_products import cpu_has
-from .kernels import INSTRUCTIONS, kernels, run_calls
+from .kernels import INSTRUCTIONS, kernels, run_calls, run_parts
 from .torch_kernels import is_watched
 
 
@@ -146,7 +145,6 @@ def attend_step(
     pointers = [None if of is None else ctypes.c_void_p(of.data_ptr()) for of in states]
     strides = (ctypes.c_long * 15)(*(stride for of in states if of is not None for stride in _bytes_between(of)))
     pieces = max(1, min(torch.get_num_threads(), pairs, key.numel() // LEAST_OF_THREAD))
-    bounds = [pairs * piece // pieces for piece in range(pieces + 1)]
 
     def run(part: tuple[int, int], held: Any = states) -> None:
         # What is `held` stays in memory as long as a thread writes into it, also after an interrupt.
@@ -154,7 +152,7 @@ def attend_step(
         if step(*pointers, strides, *numbers, ctypes.c_float(scale)):
             raise MemoryError(f"no memory for the scores of {keys} keys")
 
-    run_calls(run, list(itertools.pairwise(bounds)))
+    run_parts(run, pairs, pieces)
     return attended
 
 

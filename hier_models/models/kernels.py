@@ -6,6 +6,7 @@ operators of torch do.
 
 import ctypes
 import functools
+import itertools
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -37,6 +38,11 @@ def run_calls(run: Callable[[Any], None], calls: Sequence[Any]) -> None:
         done = map(run, calls)
     for _ in done:
         pass
+
+
+def run_parts(run: Callable[[tuple[int, int]], None], count: int, pieces: int) -> None:
+    """Run a kernel on so many things, given from which to which, in pieces of about the same size."""
+    run_calls(run, list(itertools.pairwise(count * piece // pieces for piece in range(pieces + 1))))
 
 
 @functools.lru_cache(1)

@@ -6,7 +6,6 @@ compiled in another way, so that it does not, it is not used.
 
 import ctypes
 import functools
-import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +13,7 @@ import torch
 from torch import nn
 
 from ..models.attention_products import cpu_has
-from ..models.kernels import INSTRUCTIONS, kernels, run_calls
+from ..models.kernels import INSTRUCTIONS, kernels, run_parts
 from ..models.torch_kernels import is_watched, tries_well
 from .int8_hier import Int8Linear
 
@@ -83,11 +82,10 @@ def _run(kernel: Kernel, layer: Int8Linear, rows: torch.Tensor, found: torch.Ten
     tensors = rows, layer.weight, layer.weight_sum, layer.weight_scale, layer.bias, found
     pointers = [None if tensor is None else tensor.data_ptr() for tensor in tensors]
     sizes = len(rows), layer.in_features, layer.out_features
-    bounds = [layer.out_features * piece // pieces for piece in range(pieces + 1)]
 
     def run(part: tuple[int, int], held: Any = tensors) -> None:
         # What is `held` stays in memory as long as a thread writes into it, also after an interrupt.
         if kernel(*pointers, *sizes, *part):
             raise MemoryError(f"no memory for {len(rows)} rows of {layer.in_features} numbers in int8")
 
-    run_calls(run, list(itertools.pairwise(bounds)))
+    run_parts(run, layer.out_features, pieces)
