@@ -1,11 +1,11 @@
 """Training runs: everything around the stock Trainer that all tasks share."""
 
+import contextlib
 import copy
-import functools
 import logging
 import time
 from collections import Counter
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -163,17 +163,20 @@ def run_training(recipe: Recipe, deadline: float | None = None) -> dict[str, Any
         "code": code,
         "data": data,
         "recipe": recipe.as_dict(),
-        "versions": dict(_versions()),
+        "versions": _versions(),
     }
     if trainer.is_world_process_zero():
         write_json(output_dir / RESULTS_FILE, results)
     return results
 
 
-@functools.cache
 def _versions() -> dict[str, str]:
-    """The versions of the libraries, from files that are read once."""
-    return {name: version(name) for name in LIBRARIES}
+    """The versions of those libraries that were installed; one that was copied to the path has none."""
+    found: dict[str, str] = {}
+    for name in LIBRARIES:
+        with contextlib.suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
 
 
 def _optimizer(recipe: Recipe, model: PreTrainedModel) -> torch.optim.Optimizer | None:

@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import numpy as np
@@ -303,6 +304,19 @@ def test_the_seed_decides_everything(values, tmp_path):
         runs[name] = weights(tmp_path / name)
     assert_same_weights(runs["a"], runs["b"])
     assert not torch.equal(runs["a"]["model.shared.weight"], runs["c"]["model.shared.weight"])
+
+
+def test_a_library_that_was_copied_to_the_path_costs_no_results(values, monkeypatch):
+    """It has no metadata, and the results are written when all is trained."""
+
+    def installed(name):
+        if name == "rouge-score":
+            raise PackageNotFoundError(name)
+        return version(name)
+
+    monkeypatch.setattr("hier_models.training.train.version", installed)
+    results = run_training(load_recipe(None, {**values, "max_steps": 1}))
+    assert set(results["versions"]) == {"transformers", "torch", "datasets", "accelerate"}
 
 
 def test_streaming(values, tmp_path):
