@@ -2,6 +2,7 @@
 
     OMP_NUM_THREADS=1 taskset -c 1 python benchmarks/end_to_end.py
     python benchmarks/end_to_end.py --systems mini smollm2 lexrank --words 500 2000 --beams 1 --batches 1
+    python benchmarks/end_to_end.py --systems mini_bfloat16 bart_bfloat16 led_bfloat16      # on a GPU
     python benchmarks/end_to_end.py --quick                        # tiny models, to see that it runs
 
 Documents are sentences of random common English words. mini, SmolLM2-135M and LexRank are as they are installed; the
@@ -10,7 +11,8 @@ longer than a model takes: the pipeline condenses it (mini, BART, HAT-BART), oth
 
 Each round has a process for each system and length, so that a slow minute hurts all; the table has the median of the
 rounds and, in brackets, the least and the most. Memory is the peak of the process, less what it had before the model
-was made. Of the batch sizes, the table has 1 and the one that was fastest by the time of the processor.
+was made; on a GPU, that of its tensors. Of the batch sizes, the table has 1 and the one that was fastest by the time of
+the processor, on a GPU by the clock.
 """
 
 import argparse
@@ -29,7 +31,7 @@ from typing import Any
 
 import torch
 import transformers
-from measuring import machine, peak_so_far, spread, table
+from measuring import DEVICE, machine, peak_so_far, spread, table
 from tqdm import tqdm
 from transformers import PreTrainedTokenizerFast, pipeline
 
@@ -57,6 +59,7 @@ NEEDS = {"bart_ctranslate2": ["ctranslate2"], "smollm2": ["llama_cpp", "llm_smol
 DTYPES = ("int8", "bfloat16")
 OURS = [f"{name}_{dtype}" for name in ("mini", "hat_bart") for dtype in DTYPES]
 SYSTEMS = ("mini", *RANDOM, *OURS, "bart_ctranslate2", "smollm2", "lexrank")
+CHOICES = dict.fromkeys((*SYSTEMS, *(f"{name}_bfloat16" for name in RANDOM)))
 ONE_BY_ONE = ("smollm2", "lexrank")  # neither batches nor beams
 
 
@@ -238,11 +241,12 @@ def measure(name: str, words: int, arguments: argparse.Namespace) -> list[dict[s
 def rows_of(name: str, rounds: list[dict[str, float]]) -> list[list[str]]:
     """Of each length and number of beams, batch 1 and the fastest."""
     cases: dict[tuple[float, float], dict[float, list[dict[str, float]]]] = {}
+    rate = "processor" if DEVICE == "cpu" else "clock"
     for found in rounds:
         cases.setdefault((found["words"], found["beams"]), {}).setdefault(found["batch"], []).append(found)
     rows = []
     for (words, beams), by_batch in cases.items():
-        best = max(by_batch, key=lambda size: statistics.median(found["processor"] for found in by_batch[size]))
+        best = max(by_batch, key=lambda size: statistics.median(found[rate] for found in by_batch[size]))
         for batch in sorted({min(by_batch), best}):
             measured = by_batch[batch]
             rates = [spread([found[key] for found in measured], 3) for key in ("processor", "clock")]
@@ -254,7 +258,7 @@ def rows_of(name: str, rounds: list[dict[str, float]]) -> list[list[str]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=list(SYSTEMS))
+    parser.add_argument("--systems", nargs="+", choices=CHOICES, default=list(SYSTEMS))
     parser.add_argument("--words", type=int, nargs="+", help="of a document (default: 500 2000 8000)")
     parser.add_argument("--batches", type=int, nargs="+", help="(default: 1 2 4 8 16)")
     parser.add_argument("--beams", type=int, nargs="+", default=[1, 4])

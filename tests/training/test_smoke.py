@@ -23,6 +23,7 @@ SWEEPS = [path for path in RECIPES if variant_names(path)]
 # What is no comparison: the section that they share, and the models that some begin with.
 FIRST = (
     "summaries",
+    "long_summaries",
     "queries",
     "tagger",
     "warm_up_64",
