@@ -14,17 +14,12 @@ from typing import Any
 
 from ..cores import on_cores
 from ..journal import Journal, digest
+from ..locks import held
 from .documents import COMPRESSED, KINDS, PHRASES, QUERY, Documents, open_documents, say_left_out
 from .errors import MistakeError, check_not_the_data, check_parent, mistakes, say, state
 from .loading import check_checkpoint, check_highlights, given_only, load_pipeline, making_of
 from .options import Dtype
 from .ray_cluster import LOCK, absolute, check_folder, cluster, make_on_ray
-
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
 
 
 # Id and digest of a document, and what the pipeline returns for it.
@@ -186,19 +181,15 @@ def check_all_sources(
 @contextmanager
 def alone(output: Path) -> Iterator[None]:
     """Keep a file for one process, as two would both write everything; where the system has no such locks, hope."""
-    with output.open("ab") as file:
-        if fcntl is not None:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise MistakeError(f"--output: another process is writing {output}; wait for it") from error
-            except OSError:  # a file system without locks
-                pass
+    output.open("ab").close()
+    with held(output) as is_ours:
+        if not is_ours:
+            raise MistakeError(f"--output: another process is writing {output}; wait for it")
         try:
             yield
         finally:
-            if not file.seek(0, os.SEEK_END):  # nothing came of it
-                output.unlink(missing_ok=True)
+            if output.is_file() and not output.stat().st_size:  # nothing came of it
+                output.unlink()
 
 
 def settings_of_call(making: dict[str, Any], kind: Kind) -> dict[str, Any]:

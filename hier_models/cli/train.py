@@ -98,12 +98,10 @@ def _sweep(recipe_file: str, given: list[str], smoke: bool, variant: str | None)
     if int(os.environ.get("RANK", "0")) > 0:  # of several processes, one speaks
         return
     print(results["table"])
-    if "folder" in results:
+    if "runs" in results:
         print(f"\nA folder for each run, tables, results.json and learning curves are in {results['folder']}")
-        return
-    folder = Path(next(iter(results["variants"].values()))["recipe"]["training"]["output_dir"]).parent
-    if folder.is_dir():
-        print(f"A folder for each variant, table.md and table.csv are in {folder}")
+    elif results["folder"].is_dir():
+        print(f"A folder for each variant, table.md and table.csv are in {results['folder']}")
     else:
         print("All variants run. What they made is deleted.")
 

@@ -6,15 +6,17 @@ import os
 import shlex
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import torch
 from accelerate.state import AcceleratorState  # type: ignore[import-untyped]
 
+from ..locks import held
 from ..training.arguments import RecipeError
 from ..training.recipe_files import Overrides, all_options, check_overrides, load_recipe, variant_names
-from ..training.resuming import finished_run
+from ..training.resuming import RunningError, finished_run
 from ..training.run_metadata import TimeUpError, is_up
 from ..training.smoke import run_smoke
 from ..training.train import run_training
@@ -107,12 +109,15 @@ def run_comparison(
             finished[run] = finished[run] or finished_run(recipe)
 
     def report() -> dict[str, Any]:
-        look()
-        found = {name: {seed: run for seed in comparison.seeds if (run := finished[name, seed])} for name in names}
-        reported: dict[str, Any] = {"runs": found, "folder": folder}
-        if arguments.process_index == 0:
-            command = shlex.join(["hier-models", "train", os.fspath(path), *all_options(overrides)])
-            reported |= write_report(folder, comparison, twins, found, command, overlap)
+        command = shlex.join(["hier-models", "train", os.fspath(path), *all_options(overrides)])
+        folder.mkdir(parents=True, exist_ok=True)
+        # One call at a time, so that the last to write knows all that is finished.
+        with held(folder, wait=True) if arguments.process_index == 0 else nullcontext():
+            look()
+            found = {name: {seed: run for seed in comparison.seeds if (run := finished[name, seed])} for name in names}
+            reported: dict[str, Any] = {"runs": found, "folder": folder}
+            if arguments.process_index == 0:
+                reported |= write_report(folder, comparison, twins, found, command, overlap)
         return reported
 
     reported: dict[str, Any] | None = None
@@ -128,7 +133,13 @@ def run_comparison(
             count = sum(found is not None for found in finished.values())
             raise TimeUpError(f"the time is up: {count} of {len(recipes)} runs are done")
         recipe.training.include_num_input_tokens_seen = "non_padding"
-        finished[name, seed] = run_training(recipe, deadline)
+        try:
+            finished[name, seed] = run_training(recipe, deadline)
+        except RunningError as error:
+            if arguments.world_size > 1:  # the other processes wait for this one
+                raise
+            logger.warning("%s; going on with the next run", error)
+            continue
         free_memory()
         reported = report()
     return reported or report()
@@ -151,8 +162,9 @@ def smoke_variants(path: str | os.PathLike[str], overrides: Overrides, names: Se
         logger.warning("variant %s (%d of %d)", name, number, len(names))
         results[name] = run_smoke(path, overrides, name)
         free_memory()
-        write_tables(results)
-    return {"variants": results, "table": table_of(results)}
+        folder = Path(results[name]["recipe"]["training"]["output_dir"]).parent
+        write_tables(results, folder)
+    return {"variants": results, "table": table_of(results), "folder": folder}
 
 
 def free_memory() -> None:

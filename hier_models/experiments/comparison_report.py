@@ -314,5 +314,5 @@ def draw_curves(path: Path, title: str, curves: Mapping[str, Mapping[int, Mappin
         about = "mean of the seeds;\nband: all of them" if several else None
         small = {"fontsize": "small", "title_fontsize": "small"}
         figure.legend(list(lines.values()), list(lines), loc="outside right center", title=about, **small)
-    figure.suptitle(title, wrap=True)
+    figure.suptitle(title.replace("$", r"\$"), wrap=True)  # no formula; parse_math=False is forgotten where it wraps
     figure.savefig(path, dpi=120)

@@ -3,6 +3,7 @@
 import logging
 import os
 import time
+from pathlib import Path
 from typing import Any
 
 from ..training.arguments import RecipeError
@@ -31,7 +32,8 @@ def run_sweep(path: str | os.PathLike[str], overrides: Overrides = (), *, smoke:
         smoke: Try each variant with `run_smoke`.
 
     Returns:
-        `variants`, name -> what `run_training` returned for it, now or earlier; and `table`, in Markdown.
+        `variants`, name -> what `run_training` returned for it, now or earlier; `table`, in Markdown; and `folder`, of
+        the variants' folders.
 
     Raises:
         RecipeError: If a variant cannot run, its folder holds the finished run of another recipe, or an override is of
@@ -49,6 +51,8 @@ def run_sweep(path: str | os.PathLike[str], overrides: Overrides = (), *, smoke:
     # All of them are read, and compared with what is there, before the first takes its hours.
     recipes = {name: load_recipe(path, overrides, name) for name in names}
     finished = {name: finished_run(recipe) for name, recipe in recipes.items()}
+    # Not that of the results, which may have been made elsewhere, and moved here.
+    folder = Path(recipes[names[0]].training.output_dir or "").parent
     results: dict[str, Any] = {}
     for number, (name, recipe) in enumerate(recipes.items(), start=1):
         logger.warning("variant %s (%d of %d)%s", name, number, len(names), ": done" if finished[name] else "")
@@ -59,5 +63,5 @@ def run_sweep(path: str | os.PathLike[str], overrides: Overrides = (), *, smoke:
         results[name] = finished[name] or run_training(recipe, deadline)
         free_memory()
         if recipe.training.process_index == 0:
-            write_tables(results)
-    return {"variants": results, "table": table_of(results)}
+            write_tables(results, folder)
+    return {"variants": results, "table": table_of(results), "folder": folder}

@@ -50,9 +50,8 @@ def table_of(results: Mapping[str, Any]) -> str:
     return markdown(pd.DataFrame(rows).fillna("")) + (f"\n\n{longer}" if longer else "")
 
 
-def write_tables(results: Mapping[str, Any]) -> None:
+def write_tables(results: Mapping[str, Any], folder: Path) -> None:
     """Write the scores of variants as table.md and table.csv into the folder of theirs, if it was kept."""
-    folder = Path(next(iter(results.values()))["recipe"]["training"]["output_dir"]).parent
     if folder.is_dir():
         (folder / "table.md").write_text(table_of(results) + "\n", encoding="utf-8")
         write_csv(folder / "table.csv", scores_of(results))

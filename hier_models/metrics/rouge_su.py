@@ -3,10 +3,9 @@
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
-from importlib.metadata import version
 from typing import Any
 
-from .base import ROUGE_PAPER, TEXTS, NumbersMetric, function_name, with_targets
+from .base import ROUGE_PAPER, TEXTS, NumbersMetric, function_name, version_of, with_targets
 
 
 _WORD = re.compile(r"[A-Za-z0-9]+")
@@ -80,7 +79,7 @@ class RougeSu(NumbersMetric):
             "aggregation": "mean over documents" if use_aggregator else "of each document",
         }
         if use_stemmer:
-            self._settings["stemmer"] = f"Porter (nltk {version('nltk')})"
+            self._settings["stemmer"] = f"Porter (nltk {version_of('nltk')})"
         return result
 
 

@@ -331,7 +331,8 @@ class RunArguments:
         bf16_where_fast: Compute in bfloat16 where it is fast: on an accelerator that has it and on a CPU
             that multiplies it (AVX-512 BF16, AMX); in float32 elsewhere.
         stop_after_minutes: Stop at a checkpoint once so much time has passed, for machines that are lent for minutes;
-            the same call goes on. A sweep stops as a whole. What is done after training is not interrupted.
+            the same call goes on. The clock is looked at where the loss is logged: set `logging_steps` (500). A
+            sweep stops as a whole. What is done after training is not interrupted.
         overwrite: Start anew although the output folder holds a run; its checkpoints and results are deleted.
     """
 
@@ -416,6 +417,7 @@ def for_prediction(arguments: Seq2SeqTrainingArguments, **changes: Any) -> Seq2S
     values = {name: value for name, value in arguments.to_dict().items() if name in names}
     off = dict.fromkeys(("prediction_loss_only", "load_best_model_at_end", "push_to_hub"), False)
     values |= {**IN_ORDER, **off, "eval_strategy": "no", "label_smoothing_factor": 0.0}
+    values["eval_do_concat_batches"] = True  # what is scored is one array
     # Some schedules of the learning rate cannot be without evaluations.
     values |= {"lr_scheduler_type": "constant", "lr_scheduler_kwargs": None, **changes}
     if arguments.device.type == "cpu":

@@ -102,7 +102,7 @@ def write_json(path: FilePath, content: Mapping[str, Any]) -> None:
     """Write a results file, for people and programs: all of it or, if the process is killed, nothing."""
     path = in_a_folder(path)
     text = json.dumps(content, indent=2, ensure_ascii=False, default=str)
-    unfinished = path.with_name(f"{path.name}.unfinished")
+    unfinished = path.with_name(f"{path.name}.{os.getpid()}.unfinished")  # others may write the same file
     unfinished.write_text(text + "\n", encoding="utf-8")
     unfinished.replace(path)
 

@@ -34,6 +34,7 @@ EXPERIMENT = (
 )
 # What besides, if the best model is kept: it decides which that is.
 BEST = ("eval_strategy", "eval_steps", "eval_delay", "save_steps", "metric_for_best_model", "greater_is_better")
+OF_EVALUATIONS = ("reduce_lr_on_plateau", "greedy")  # schedules of the learning rate
 # What of the other sections does not; how many small batches make a step does not either.
 HOW = ("overwrite", "num_proc", "stop_after_minutes", "bf16_where_fast")
 
@@ -44,6 +45,10 @@ NOT_THE_MODEL_PARTS = ("drop", "init", "_prob", "_token_id")
 LENGTH = ("max_steps", "num_train_epochs")
 
 ANEW = "choose another output_dir, or set run: overwrite: true to start anew"
+
+
+class RunningError(RecipeError):
+    """A run that another process is training."""
 
 
 def checkpoint_to_resume(recipe: Recipe, output_dir: Path) -> str | None:
@@ -66,6 +71,9 @@ def checkpoint_to_resume(recipe: Recipe, output_dir: Path) -> str | None:
         if newest is not None and not _is_later(Path(asked), Path(newest)):
             remedy = f"leave it out to go on from that, or choose another output_dir for another run from {asked}"
             raise RecipeError(f"training: resume_from_checkpoint is {asked}, and there is {newest}; {remedy}")
+        is_of_run = Path(asked).resolve().parent == output_dir.resolve()
+        if (output_dir / RESULTS_FILE).is_file() and not is_of_run:
+            raise RecipeError(f"training: {output_dir} holds a finished run; {ANEW}")
         return asked
     results, begun = _read(output_dir)
     checkpoint = last_complete_checkpoint(output_dir, recipe.training.world_size)
@@ -121,6 +129,15 @@ def finished_run(recipe: Recipe) -> dict[str, Any] | None:
     return None
 
 
+class BestInFolder(TrainerCallback):
+    """Finds the best checkpoint of a folder that was moved: the Trainer forgets one that is not where it was."""
+
+    def on_train_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+        if state.best_model_checkpoint is None and state.best_global_step:
+            found = Path(args.output_dir) / f"checkpoint-{state.best_global_step}"
+            state.best_model_checkpoint = str(found) if found.is_dir() else None
+
+
 class LengthInCheckpoint(TrainerCallback, ExportableState):
     """Keeps a run's length, and after how many steps it grew: rates that came down there rise again."""
 
@@ -144,7 +161,9 @@ def experiment(recipe: Mapping[str, Any]) -> dict[str, Any]:
     """Pick what makes a run another experiment, and not only computes it in another way."""
     values = {name: value for section in recipe if section != "training" for name, value in recipe[section].items()}
     training = recipe["training"]
-    for name in (*EXPERIMENT, *(BEST if training["load_best_model_at_end"] else ())):
+    # So do evaluations that set the learning rate.
+    by_evaluations = values.get("perplexity_decay") or training.get("lr_scheduler_type") in OF_EVALUATIONS
+    for name in (*EXPERIMENT, *(BEST if training["load_best_model_at_end"] or by_evaluations else ())):
         values[name] = training.get(name)
     return {name: value for name, value in values.items() if name not in HOW}
 

@@ -142,8 +142,6 @@ class TimeLimit(TrainerCallback):
         if args.logging_strategy == "steps" and not control.should_log:
             return
         if is_up(self.deadline, args):
-            if args.save_total_limit == 1:
-                args.save_total_limit = 2  # with 1, what ends a training removes the last checkpoint for the best one
             control.should_save = control.should_training_stop = self.stopped = True
 
     def on_epoch_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:

@@ -1,11 +1,11 @@
 """Training runs: everything around the stock Trainer that all tasks share."""
 
-import contextlib
 import copy
 import logging
+import shutil
 import time
 from collections import Counter
-from importlib.metadata import PackageNotFoundError, version
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,8 @@ from datasets import IterableDataset
 from transformers import PreTrainedModel, TrainerCallback, set_seed
 from transformers.integrations.integration_utils import get_reporting_integration_callbacks
 
+from ..locks import held
+from ..metrics.base import version_of
 from .arguments import Recipe, RecipeError, mistakes_of, set_accumulation
 from .callbacks import BrightnessDecay, SoftPretraining, SurrogateLog, check_hard_attention
 from .distributed import (
@@ -26,9 +28,17 @@ from .distributed import (
 )
 from .evaluation import write_json
 from .learning_rates import PerplexityDecay, optimizer_with_rates
-from .resuming import RECIPE_FILE, RESULTS_FILE, LengthInCheckpoint, check_same_model, checkpoint_to_resume
+from .resuming import (
+    RECIPE_FILE,
+    RESULTS_FILE,
+    BestInFolder,
+    LengthInCheckpoint,
+    RunningError,
+    check_same_model,
+    checkpoint_to_resume,
+)
 from .run_metadata import LogAtCheckpoints, RunCosts, TimeLimit, TimeUpError, code_version, data_version, machine
-from .tasks import task_class
+from .tasks import Task, task_class
 from .trainer import HierTrainer
 
 
@@ -60,7 +70,7 @@ def run_training(recipe: Recipe, deadline: float | None = None) -> dict[str, Any
 
     Raises:
         RecipeError: If parts of the recipe do not fit together, or `output_dir` holds a finished run that is not to be
-            longer now, or one of another recipe or other data.
+            longer now, or one of another recipe or other data. A `RunningError` if another process is training it.
         TimeUpError: If the run was stopped because its time was up; the same call goes on from there.
     """
     arguments = recipe.training
@@ -77,6 +87,16 @@ def run_training(recipe: Recipe, deadline: float | None = None) -> dict[str, Any
         raise RecipeError(f"run: stop_after_minutes needs a checkpoint to go on from at any step; leave out {setting}")
     task.check()
     set_accumulation(recipe)
+    output_dir.mkdir(parents=True, exist_ok=True)
+    with held(output_dir) if arguments.process_index == 0 else nullcontext(True) as is_ours:
+        if not is_ours:
+            remedy = "wait for it, or choose another output_dir"
+            raise RunningError(f"training: another process is training {output_dir}; {remedy}")
+        return _train(recipe, task, deadline)
+
+
+def _train(recipe: Recipe, task: Task, deadline: float | None) -> dict[str, Any]:
+    arguments, output_dir = recipe.training, Path(recipe.training.output_dir or "")
     # Now, since files may be edited while the model is trained.
     code, data = code_version(), data_version(recipe)
     checkpoint = checkpoint_to_resume(recipe, output_dir)
@@ -105,7 +125,7 @@ def run_training(recipe: Recipe, deadline: float | None = None) -> dict[str, Any
     if validation_dataset is None and arguments.eval_strategy != "no":
         raise RecipeError("training: eval_strategy is on, but data: validation is not given")
 
-    own = [ProcessesInCheckpoint(arguments.world_size), length, costs, LogAtCheckpoints(), *([limit] if limit else [])]
+    own = [ProcessesInCheckpoint(arguments.world_size), BestInFolder(), length, costs, LogAtCheckpoints()]
     trainer = HierTrainer(
         model=model,
         args=arguments,
@@ -114,7 +134,7 @@ def run_training(recipe: Recipe, deadline: float | None = None) -> dict[str, Any
         processing_class=processor,
         data_collator=task.collator(model, processor),
         compute_metrics=task.compute_metrics(processor),
-        callbacks=[*callbacks, *task.callbacks(), *own],
+        callbacks=[*callbacks, *task.callbacks(), *own, *([limit] if limit else [])],
         optimizer=optimizer,
         in_order=task.in_order,
         **task.trainer_options(),
@@ -129,7 +149,11 @@ def run_training(recipe: Recipe, deadline: float | None = None) -> dict[str, Any
     generation_config = copy.deepcopy(getattr(model, "generation_config", None))  # encoders have none
     if trainer.is_world_process_zero():
         write_json(output_dir / RECIPE_FILE, {"recipe": recipe.as_dict(), "data": data})
+    # With 1, the Trainer ends with the best checkpoint alone: if scoring then failed, training would go on from there.
+    if keeps_one := arguments.load_best_model_at_end and arguments.save_total_limit == 1:
+        arguments.save_total_limit = 2
     outcome = trainer.train(resume_from_checkpoint=checkpoint)
+    arguments.save_total_limit = 1 if keeps_one else arguments.save_total_limit
     if limit is not None and limit.stopped:
         # A launcher ends all processes with the first, and one may still be writing the checkpoint.
         trainer.accelerator.wait_for_everyone()
@@ -163,20 +187,15 @@ def run_training(recipe: Recipe, deadline: float | None = None) -> dict[str, Any
         "code": code,
         "data": data,
         "recipe": recipe.as_dict(),
-        "versions": _versions(),
+        "versions": {name: version_of(name) for name in LIBRARIES},
     }
     if trainer.is_world_process_zero():
         write_json(output_dir / RESULTS_FILE, results)
+        if keeps_one and (best := trainer.state.best_model_checkpoint):
+            for folder in output_dir.glob("checkpoint-*"):
+                if not folder.samefile(best):
+                    shutil.rmtree(folder)
     return results
-
-
-def _versions() -> dict[str, str]:
-    """The versions of those libraries that were installed; one that was copied to the path has none."""
-    found: dict[str, str] = {}
-    for name in LIBRARIES:
-        with contextlib.suppress(PackageNotFoundError):
-            found[name] = version(name)
-    return found
 
 
 def _optimizer(recipe: Recipe, model: PreTrainedModel) -> torch.optim.Optimizer | None:

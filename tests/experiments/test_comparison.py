@@ -20,11 +20,12 @@ from hier_models.experiments import (
     run_comparison,
     run_sweep,
 )
+from hier_models.locks import held
 from hier_models.metrics import DocumentScores, paired_bootstrap
 from hier_models.training import RecipeError, load_recipe
 from hier_models.training.arguments import set_accumulation
 from hier_models.training.models import load_model_and_processor
-from hier_models.training.resuming import finished_run
+from hier_models.training.resuming import RunningError, finished_run
 from tests import forks
 from tests.conftest import DOCUMENTS, SUMMARIES
 
@@ -497,7 +498,8 @@ def test_learning_curves(tmp_path, monkeypatch):
         "b": {1: {"train": {1: 5.0}, "validation": {1: 6.0}}},
         "c": {},
     }
-    comparison_report.draw_curves(tmp_path / "curves.png", "Which?", curves)
+    # A question is no formula, whatever it asks of.
+    comparison_report.draw_curves(tmp_path / "curves.png", "Which of $n_$ and $m^$?", curves)
     assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
     assert lines == [([[2], [3.0]], "a (2 seeds)"), ([[1], [5.0]], "b"), ([[1], [6.0]], "b")]
 
@@ -674,6 +676,42 @@ def test_what_another_call_finishes_meanwhile_is_reported_and_not_run_again(cont
     assert ran == ["encoder/seed_1", "encoder/seed_2", "decoder/seed_2"]
     assert sorted(found["runs"]["decoder"]) == [1, 2]
     assert found["results"]["finished_runs"] == 4
+
+
+@pytest.mark.usefixtures("no_drawing")
+def test_a_run_that_another_call_trains_is_left_to_it(content, tmp_path, monkeypatch, caplog):
+    """As where the same comparison is begun twice."""
+    run, ran = finish(EQUAL), []
+
+    def run_training(recipe, deadline):
+        ran.append("/".join(recipe.training.output_dir.split("/")[-2:]))
+        if ran[-1] == "encoder/seed_2":
+            raise RunningError("training: another process is training it")
+        return run(recipe)
+
+    monkeypatch.setattr(comparison, "run_training", run_training)
+    content["comparison"]["metrics"] = ["rouge1"]
+    found = run_sweep(write(tmp_path / "a.yaml", content))
+    assert ran == ["encoder/seed_1", "decoder/seed_1", "encoder/seed_2", "decoder/seed_2"]
+    assert found["results"]["finished_runs"] == 3
+    assert "another process is training it; going on with the next run" in caplog.text
+
+
+@pytest.mark.usefixtures("no_drawing")
+def test_one_report_is_written_at_a_time(content, tmp_path, monkeypatch):
+    """Else one that looked before another run was finished could be the last to be written."""
+    monkeypatch.setattr(comparison, "run_training", finish(EQUAL))
+    report, seen = comparison.write_report, []
+
+    def write_report(folder, *args):
+        with held(folder) as is_ours:
+            seen.append(is_ours)
+        return report(folder, *args)
+
+    monkeypatch.setattr(comparison, "write_report", write_report)
+    content["comparison"]["metrics"] = ["rouge1"]
+    run_sweep(write(tmp_path / "a.yaml", content))
+    assert seen == [False] * 4
 
 
 @pytest.mark.usefixtures("no_drawing")

@@ -54,6 +54,18 @@ def write(path: Path, content: dict) -> Path:
     return path
 
 
+def test_tables_of_a_sweep_that_was_moved(sweep, tmp_path):
+    """They stand where its runs are now."""
+    run_sweep(sweep)
+    (tmp_path / "sweep").rename(tmp_path / "moved")
+    (tmp_path / "moved" / "table.md").unlink()
+    result = CliRunner().invoke(cli.app, ["train", str(sweep), "--output_dir", str(tmp_path / "moved")])
+    assert result.exit_code == 0, result.stderr
+    assert f"table.md and table.csv are in {tmp_path / 'moved'}" in result.stdout
+    assert (tmp_path / "moved" / "table.md").is_file()
+    assert not (tmp_path / "sweep").exists()
+
+
 def test_a_variant_is_the_base_but_for_what_it_says(sweep, tmp_path):
     assert variant_names(sweep) == ["hierarchy", "none-0.5"]
     assert variant_names(tmp_path / "recipe.yaml") == []

