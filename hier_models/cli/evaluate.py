@@ -155,6 +155,8 @@ def evaluate(
             pipe = loading.load_pipeline(model, device, dtype, importance_tagger=importance_tagger)
             loading.check_highlights(pipe, phrases_column)
             if not pipe._task_params().get("reads_query"):
+                if any(documents[QUERY]):
+                    say(f"`{QUERY}` is not looked at here; `hier-models summarize` chooses by it what is read.")
                 documents = documents.remove_columns(QUERY)
             generation = loading.with_length(pipe, length, generation)
             from ..training import run_evaluation

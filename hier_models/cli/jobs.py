@@ -22,6 +22,7 @@ from .options import Dtype
 from .ray_cluster import LOCK, absolute, check_folder, cluster, make_on_ray
 
 
+EMPTY = "is_empty"  # counted beside what the pipeline counts
 # Id and digest of a document, and what the pipeline returns for it.
 Result = tuple[str, str, list[dict[str, Any]]]
 
@@ -259,7 +260,7 @@ def write_texts(
             text, spaces = whole.strip(), len(whole) - len(whole.lstrip())
             for part in (*first.get("copied", ()), *first.get("sources", ())):
                 part |= {"start": part["start"] - spaces, "end": part["end"] - spaces}
-            counts.append(first)
+            counts.append({**first, EMPTY: not text})
             if output is not None:
                 first["input"] = made_of  # a job that is continued looks whether it is still the same
             line = text if as_json else _marked(text, first.get("copied", ()))

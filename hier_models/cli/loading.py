@@ -63,7 +63,7 @@ def load_pipeline(
     from transformers import pipeline
 
     if device is not None:
-        with mistakes("--device", RuntimeError):
+        with mistakes("--device", RuntimeError, AssertionError):  # of a torch without CUDA
             torch.empty(0, device=torch.device(device))
     with mistakes(f"--model: cannot load {name!r}", OSError, ValueError, KeyError, SafetensorError):
         make: Any = pipeline

@@ -12,7 +12,7 @@ from . import options
 from .books import run_book
 from .errors import MistakeError, given, say
 from .extractive import check_options
-from .jobs import SUMMARIES, check_all_sources, output_path, run_job
+from .jobs import EMPTY, SUMMARIES, check_all_sources, output_path, run_job
 from .loading import generation_settings, given_only, read_phrases
 from .options import Dtype, InputsFirst, command
 from .reporting import tokens_were
@@ -114,6 +114,8 @@ def summarize(
     ):
         if number := sum(count.get(name, 0) for count in counts):
             say(f"{what}: {number}.")
+    if empty := sum(count.get(EMPTY, False) for count in counts):
+        say(f"Empty summaries: {empty}.")
     if without := sum(count.get("without_phrases", 0) for count in counts):
         say(f"Nothing is highlighted in {without} of {documents} documents: no key phrases.")
     omitted = "headings, lists and what is least like the rest; --cut cuts at the end instead"

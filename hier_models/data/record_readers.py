@@ -6,6 +6,7 @@ in: what to do about it is decided by the caller.
 """
 
 import bz2
+import codecs
 import csv
 import gzip
 import json
@@ -242,9 +243,14 @@ def _as_id(name: str) -> str:
 def _text_records(path: Path, name: str) -> Iterator[Record]:
     with open_binary(path) as stream:
         content = stream.read().removeprefix(UTF8_BOM)
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        content = content.decode("utf-16", "replace").encode()
     raw = content.decode("utf-8", "surrogateescape")
     try:
-        yield Record(str(path), 1, raw, row={"id": _as_id(name), "text": content.decode("utf-8")})
+        if "\0" in (text := content.decode("utf-8")):
+            yield Record(str(path), 1, raw, problem=f"no text: a zero byte at offset {text.index(chr(0))}")
+        else:
+            yield Record(str(path), 1, raw, row={"id": _as_id(name), "text": text})
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         yield Record(str(path), line, raw, problem=_not_utf8(error))

@@ -115,7 +115,7 @@ class Summary(BaseModel):
     model_config = ConfigDict(extra="allow")
 
     summary: str
-    num_truncated_tokens: int = Field(description="Tokens of the document that were cut; 0: it was read whole.")
+    num_truncated_tokens: int = Field(description="Tokens of the document that were cut at its end.")
     num_omitted_tokens: int | None = Field(
         None, description="Tokens of the document that were left out of what is read."
     )

@@ -137,6 +137,7 @@ def test_only_summaries_have_a_default_model(mini: str, paper: str, records: str
     for name in ("translate", "poem", "fit-phrases"):
         mistake(name, paper, says=["--model is missing: ", f"hier-models {name} ", " -m ./my-"])
     mistake("evaluate", records, "--task", "translation", says="--task translation: mini makes summaries")
+    mistake("translate", paper, "-m", "mini", says="--model: mini makes summaries; give one that translates")
 
 
 @pytest.mark.parametrize(

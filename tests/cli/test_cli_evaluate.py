@@ -216,7 +216,8 @@ def test_queries_are_for_models_that_read_them(checkpoint: str):
         path = Path(checkpoint) / "config.json"
         params = {"summarization": {"reads_query": reads_query}}
         path.write_text(json.dumps(json.loads(path.read_text()) | {"task_specific_params": params}))
-        run(*command)
+        result = run(*command)
+        assert ("`query` is not looked at here" in result.stderr) != reads_query
         cut.append(json.loads(Path("scores.json").read_text())["truncation"]["truncated_tokens"])
     assert cut[0] < cut[1]
 

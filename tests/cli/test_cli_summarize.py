@@ -26,7 +26,7 @@ from hier_models import HatBartForConditionalGeneration, HatBartProcessor, cores
 from hier_models.cli.documents import Documents
 from hier_models.cli.jobs import alone
 from hier_models.data import load_documents
-from hier_models.pipelines import batching_hier, int8_hier
+from hier_models.pipelines import SummarizationPipeline, batching_hier, int8_hier
 from hier_models.pipelines.sources_hier import format_sources
 from tests import forks
 from tests.cli.commands import expected, full_disk, jsonl, mistake, run, write_jsonl
@@ -51,6 +51,20 @@ def test_int8_where_it_is_no_gain(
     found = run("summarize", "-m", checkpoint, paper, "--dtype", "int8")
     assert found.stdout.strip() == expected(checkpoint, DOCUMENTS[1])[0]
     assert "changes nothing here, where numbers are Roman: float32 is used" in caplog.text
+
+
+def test_empty_summaries_are_counted(checkpoint: str, records: str, monkeypatch: pytest.MonkeyPatch):
+    """As of a text in a script that the model cannot write."""
+    assert "Empty summaries" not in run("summarize", "-m", checkpoint, records).stderr
+    postprocess = SummarizationPipeline.postprocess
+
+    def of_nothing(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return [{**record, "summary_text": " "} for record in postprocess(self, *args, **kwargs)]
+
+    monkeypatch.setattr(SummarizationPipeline, "postprocess", of_nothing)
+    result = run("summarize", "-m", checkpoint, records, "--json")
+    assert f"Empty summaries: {len(jsonl(result.stdout))}." in result.stderr
+    assert all("is_empty" not in line for line in jsonl(result.stdout))
 
 
 def test_json_lines_on_standard_input_may_begin_with_a_byte_order_mark(checkpoint: str, records: str):
@@ -657,6 +671,8 @@ def test_mistakes_in_options(checkpoint: str, paper: str):
     )
     mistake("summarize", "-m", checkpoint, paper, "--max-source-length", "1000", says="max_source_length")
     mistake("summarize", "-m", checkpoint, paper, "--device", "toaster", says="--device: ")
+    if not torch.cuda.is_available():
+        mistake("summarize", "-m", checkpoint, paper, "--device", "cuda", says="--device: ")
     mistake("summarize", "-m", checkpoint, paper, "-o", "nowhere/out.jsonl", says="there is no folder")
     mistake("summarize", "-m", checkpoint, paper, "-o", "out.json", says=".jsonl")
     mistake("summarize", "-m", checkpoint, paper, "-o", "out.txt", "--json", says=".jsonl")

@@ -88,6 +88,15 @@ def test_folder_of_texts(tmp_path):
     assert list(load_documents(tmp_path / "docs" / "b.txt")) == expected[:1]
 
 
+def test_texts_of_a_folder_are_read_as_files_are(tmp_path):
+    """In UTF-16 where they say so; and what is no text is named."""
+    (tmp_path / "a.txt").write_text("Grüße.", encoding="utf-16")
+    assert load_documents(tmp_path)["text"] == ["Grüße."]
+    (tmp_path / "b.txt").write_bytes(b"Zero\0byte.")
+    with pytest.raises(ValueError, match=r"b\.txt:1: no text: a zero byte at offset 4"):
+        load_documents(tmp_path)
+
+
 def test_folder_says_what_it_does_not_read(tmp_path, caplog):
     write(tmp_path / "a.txt", b"Text.")
     write(tmp_path / "notes.odt", b"PK")
