@@ -87,12 +87,20 @@ def run_training(recipe: Recipe, deadline: float | None = None) -> dict[str, Any
         raise RecipeError(f"run: stop_after_minutes needs a checkpoint to go on from at any step; leave out {setting}")
     task.check()
     set_accumulation(recipe)
+    is_new = not output_dir.exists()
     output_dir.mkdir(parents=True, exist_ok=True)
     with held(output_dir) if arguments.process_index == 0 else nullcontext(True) as is_ours:
         if not is_ours:
             remedy = "wait for it, or choose another output_dir"
             raise RunningError(f"training: another process is training {output_dir}; {remedy}")
-        return _train(recipe, task, deadline)
+        try:
+            return _train(recipe, task, deadline)
+        finally:
+            is_first = arguments.process_index == 0
+            if (
+                is_new and is_first and not any(output_dir.iterdir())
+            ):  # a mistake was found before anything was written
+                output_dir.rmdir()
 
 
 def _train(recipe: Recipe, task: Task, deadline: float | None) -> dict[str, Any]:

@@ -141,12 +141,19 @@ def test_the_recipes_of_the_top_down_transformer_are_the_paper_s(name, length):
         assert recipe.model.from_bart == "facebook/bart-large"
 
 
+def with_bases(path):
+    """What a recipe and those that it begins with say."""
+    text = path.read_text(encoding="utf-8")
+    base = yaml.safe_load(text).get("base")
+    return text + (with_bases(path.parent / base) if base else "")
+
+
 @pytest.mark.parametrize("path", [*RECIPES, *EXPERIMENTS], ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_new_modules_begin_as_in_the_papers_and_as_they_were_measured(path):
     for variant in variant_names(path) or [None]:
         model = load_recipe(path, ["--use_cpu"], variant).model
         is_warm = model.from_bart or model.from_roberta or "num_segments" in model.overrides()
-        text = path.read_text(encoding="utf-8")
+        text = with_bases(path)
         if is_warm or "new_modules" in text:
             assert model.new_modules == ("identity" if "new_modules: identity" in text else "random")
             # BART's own of 0.1 makes local attention slow; of HAT's the paper says that it is 0.1.
