@@ -11,8 +11,8 @@ longer than a model takes: the pipeline condenses it (mini, BART, HAT-BART), oth
 
 Each round has a process for each system and length, so that a slow minute hurts all; the table has the median of the
 rounds and, in brackets, the least and the most. Memory is the peak of the process, less what it had before the model
-was made; on a GPU, that of its tensors. Of the batch sizes, the table has 1 and the one that was fastest by the time of
-the processor, on a GPU by the clock.
+was made; on a GPU, that of its tensors. Of the batch sizes, the table has 1 and the one that was fastest by the time
+of the processor, on a GPU by the clock.
 """
 
 import argparse

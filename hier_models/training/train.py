@@ -5,7 +5,7 @@ import logging
 import shutil
 import time
 from collections import Counter
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -87,20 +87,18 @@ def run_training(recipe: Recipe, deadline: float | None = None) -> dict[str, Any
         raise RecipeError(f"run: stop_after_minutes needs a checkpoint to go on from at any step; leave out {setting}")
     task.check()
     set_accumulation(recipe)
-    is_new = not output_dir.exists()
+    is_new, is_first = not output_dir.exists(), arguments.process_index == 0
     output_dir.mkdir(parents=True, exist_ok=True)
-    with held(output_dir) if arguments.process_index == 0 else nullcontext(True) as is_ours:
+    with held(output_dir) if is_first else nullcontext(True) as is_ours:
         if not is_ours:
             remedy = "wait for it, or choose another output_dir"
             raise RunningError(f"training: another process is training {output_dir}; {remedy}")
         try:
             return _train(recipe, task, deadline)
         finally:
-            is_first = arguments.process_index == 0
-            if (
-                is_new and is_first and not any(output_dir.iterdir())
-            ):  # a mistake was found before anything was written
-                output_dir.rmdir()
+            if is_new and is_first:
+                with suppress(OSError):  # what was written stays; a mistake found before leaves no folder
+                    output_dir.rmdir()
 
 
 def _train(recipe: Recipe, task: Task, deadline: float | None) -> dict[str, Any]:
