@@ -86,9 +86,11 @@ def trainer_arguments(pipe: Any, batch_size: int) -> Any:
 
 
 def required(model: str | None, what: str, example: str) -> str:
-    """Refuse a command without a model, where no model is the default."""
+    """Refuse a command without a model, where no model is the default, or with the one that makes summaries."""
     if model is None:
         raise MistakeError(f"--model is missing: {what}, a folder or the id of a model on the Hub: {example}")
+    if resolve_checkpoint(model) != model:
+        raise MistakeError(f"--model: {model} makes summaries; give {what}")
     return model
 
 

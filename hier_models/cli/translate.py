@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 import typer
 
-from ..checkpoints import resolve_checkpoint
 from . import options
 from .documents import PAGE_STARTS, QUERY
 from .errors import MistakeError, say
@@ -36,8 +35,6 @@ def translate(
     dtype: options.NumberFormat = Dtype.auto,
 ) -> None:
     """Translate documents."""
-    if resolve_checkpoint(model or "") != (model or ""):
-        raise MistakeError(f"--model: {model} makes summaries; give one that translates")
     job: dict[str, Any] = {"as_json": as_json, "batch_size": batch_size, "device": device}
     job |= {"text_column": text_column, "set_aside": set_aside, "dtype": dtype, "ray": ray}
     job["output"] = output_path(output, is_folder=ray is not None)

@@ -111,7 +111,8 @@ def _first_character(path: Path) -> bytes:
 
 
 def _not_utf8(error: UnicodeDecodeError) -> str:
-    return f"invalid UTF-8: byte 0x{error.object[error.start]:02x} at offset {error.start} of the record"
+    place = f"byte 0x{error.object[error.start]:02x} at offset {error.start} of the record"
+    return f"invalid {error.encoding.upper()}: {place}"
 
 
 def _parse_json(text: str) -> Any:
@@ -243,14 +244,15 @@ def _as_id(name: str) -> str:
 def _text_records(path: Path, name: str) -> Iterator[Record]:
     with open_binary(path) as stream:
         content = stream.read().removeprefix(UTF8_BOM)
-    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        content = content.decode("utf-16", "replace").encode()
     raw = content.decode("utf-8", "surrogateescape")
+    says_utf16 = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     try:
-        if "\0" in (text := content.decode("utf-8")):
-            yield Record(str(path), 1, raw, problem=f"no text: a zero byte at offset {text.index(chr(0))}")
-        else:
-            yield Record(str(path), 1, raw, row={"id": _as_id(name), "text": text})
+        text = content.decode("utf-16" if says_utf16 else "utf-8")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         yield Record(str(path), line, raw, problem=_not_utf8(error))
+        return
+    if "\0" in text:
+        yield Record(str(path), 1, raw, problem=f"no text: a zero byte at offset {text.index(chr(0))}")
+    else:
+        yield Record(str(path), 1, raw, row={"id": _as_id(name), "text": text})

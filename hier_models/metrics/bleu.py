@@ -51,15 +51,13 @@ class Bleu(NumbersMetric):
             penalty), sys_len and ref_len (tokens of translations and references) and texts (their number). `settings`
             then has sacrebleu's signature.
         """
-        check_tokenizer(tokenize)
         check_smoothing(smooth_method)
+        options: dict[str, Any] = {"smooth_method": smooth_method, "smooth_value": smooth_value}
+        bleu = bleu_with(tokenize, lowercase=lowercase, **options)
         targets = [[reference] if isinstance(reference, str) else list(reference) for reference in references]
         numbers = sorted({len(several) for several in targets})
         if len(numbers) > 1 or numbers[0] == 0:
             raise ValueError(f"references: every prediction needs as many references, at least one; got {numbers}")
-        options: dict[str, Any] = {"smooth_method": smooth_method, "smooth_value": smooth_value}
-        # With force, since it would warn of texts that end in " .", however they came about.
-        bleu = sacrebleu.BLEU(lowercase=lowercase, tokenize=tokenize, force=True, **options)
         score = bleu.corpus_score(
             [_line(text) for text in predictions],
             [[_line(text) for text in column] for column in zip(*targets, strict=True)],
@@ -69,11 +67,12 @@ class Bleu(NumbersMetric):
         return {"bleu": score.score, **{name: getattr(score, name) for name in names}, "texts": len(predictions)}
 
 
-def check_tokenizer(tokenize: str) -> None:
-    """Refuse a tokenizer that is not known, or whose package is not there (RuntimeError)."""
+def bleu_with(tokenize: str, **options: Any) -> sacrebleu.BLEU:
+    """Make sacrebleu's; a tokenizer that is not known is refused, or whose package is not there (RuntimeError)."""
     if tokenize not in TOKENIZERS:
         raise ValueError(f"tokenize must be one of {', '.join(TOKENIZERS)}, got {tokenize!r}")
-    sacrebleu.BLEU(tokenize=tokenize)
+    # With force, since it would warn of texts that end in " .", however they came about.
+    return sacrebleu.BLEU(tokenize=tokenize, force=True, **options)
 
 
 def _line(text: str) -> str:

@@ -6,6 +6,7 @@ import numpy as np
 import sacrebleu
 
 from .answers import answer_units, f1_of_characters, rouge_l
+from .bleu import bleu_with
 from .document_scores import Array, DocumentStatistics, means
 from .poem_bleu import LINES, apart
 from .squad import exact_score, f1_score
@@ -23,7 +24,7 @@ def bleu_statistics(bleu: sacrebleu.BLEU, prediction: str, references: Sequence[
 
 def document_bleu(translations: Sequence[str], references: Sequence[str], tokenize: str = "13a") -> DocumentStatistics:
     """Take apart what `Bleu` gives for translations."""
-    bleu = sacrebleu.BLEU(tokenize=tokenize, force=True)
+    bleu = bleu_with(tokenize)
     rows = [
         bleu_statistics(bleu, " ".join(translation.split()), [" ".join(reference.split())])
         for translation, reference in zip(translations, references, strict=True)

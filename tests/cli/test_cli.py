@@ -138,6 +138,7 @@ def test_only_summaries_have_a_default_model(mini: str, paper: str, records: str
         mistake(name, paper, says=["--model is missing: ", f"hier-models {name} ", " -m ./my-"])
     mistake("evaluate", records, "--task", "translation", says="--task translation: mini makes summaries")
     mistake("translate", paper, "-m", "mini", says="--model: mini makes summaries; give one that translates")
+    mistake("poem", paper, "-m", "mini", says="--model: mini makes summaries; give one of poems")
 
 
 @pytest.mark.parametrize(

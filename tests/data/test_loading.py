@@ -92,6 +92,9 @@ def test_texts_of_a_folder_are_read_as_files_are(tmp_path):
     """In UTF-16 where they say so; and what is no text is named."""
     (tmp_path / "a.txt").write_text("Grüße.", encoding="utf-16")
     assert load_documents(tmp_path)["text"] == ["Grüße."]
+    (tmp_path / "b.txt").write_bytes(b"\xff\xfeodd")  # half a character at its end
+    with pytest.raises(ValueError, match=r"b\.txt:1: invalid UTF-16-LE: byte 0x64 at offset 4"):
+        load_documents(tmp_path)
     (tmp_path / "b.txt").write_bytes(b"Zero\0byte.")
     with pytest.raises(ValueError, match=r"b\.txt:1: no text: a zero byte at offset 4"):
         load_documents(tmp_path)

@@ -16,7 +16,7 @@ from ...data.parallel import DOCUMENT, SENTENCES, ChunkReport, chunk_parallel, l
 from ...data.tokenizer_training import train_joint_bpe
 from ...data.tokenizing import plain_tokenizer
 from ...metrics import Bleu, DocumentScores, DocumentStatistics, document_keys
-from ...metrics.bleu import check_tokenizer
+from ...metrics.bleu import bleu_with
 from ...metrics.document_bleu import document_bleu
 from ...pipelines.chunking_hier import join_chunks
 from ...pipelines.document_pipeline_hier import total_length
@@ -85,7 +85,7 @@ class TranslationTask(WritingTask):
         super().check()
         check_smallest("translation", self.options, {"bpe_codes": 1})
         with mistakes_of("translation: bleu_tokenizer", RuntimeError):
-            check_tokenizer(self.options.bleu_tokenizer)
+            bleu_with(self.options.bleu_tokenizer)
         if self.options.source_language is not None and self.recipe.model.language is not None:
             raise RecipeError("translation: source_language says again what model: language says; leave one out")
         if self.fits_tokenizer() and not self.options.bpe_codes:
