@@ -1,9 +1,12 @@
-"""What mini_highlights.yaml reads: mini as BART with a copy head, and the key phrases of the summaries themselves.
+"""What mini_highlights.yaml reads: mini as BART with a copy head, and key phrases of the summaries and of the titles.
 
 hier-models train examples/experiments/mini_plain.yaml
 python examples/experiments/mini_highlights.py
+
+With --tagger, a checkpoint of mini_phrases_tagger.yaml, also the phrases that it finds, which takes half an hour.
 """
 
+import argparse
 import json
 import shutil
 from pathlib import Path
@@ -11,13 +14,29 @@ from pathlib import Path
 from prepare import with_phrases_of_summaries, write
 from tqdm import tqdm
 
+from hier_models.data.stopwords import load_stopwords
+from hier_models.models.phrase_ranking import ImportantPhrases, TitlePhrases
+from hier_models.models.phrase_words import find_phrase
+
 
 PLAIN = Path("runs/experiments/mini_plain")
 PAIRS = Path("experiments/mini/pairs")
 
 
+def of_title(row: dict[str, str]) -> list[tuple[str, float]]:
+    """The phrases of a title that its document has."""
+    finder = TitlePhrases(load_stopwords("en"), lengths=(1, 2, 3))
+    document = row["document"]
+    found = finder.find(f"{row['title']}\n\n{document}") if row["title"] else []
+    there = (phrase for phrase in found if any(find_phrase(phrase.text, document, 0, len(document))))
+    return [(phrase.text, phrase.value) for phrase in there]
+
+
 def main() -> None:
     """Write runs/experiments/mini_bart and experiments/mini_phrases."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--tagger", metavar="CHECKPOINT", help="what finds tagger_phrases")
+    tagger = parser.parse_args().tagger
     base = Path("runs/experiments/mini_bart")
     base.mkdir(parents=True, exist_ok=True)
     for name in ("model.safetensors", "tokenizer.json", "tokenizer_config.json", "generation_config.json"):
@@ -32,8 +51,11 @@ def main() -> None:
     for part, name in files.items():
         lines = (PAIRS / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
         rows = [json.loads(line) for line in tqdm(lines, desc=part, unit=" documents")]
-        parts[part] = [{**row, "documents": [row["document"]]} for row in rows]
+        parts[part] = [{**row, "documents": [row["document"]], "title_phrases": of_title(row)} for row in rows]
+    finder = tagger and ImportantPhrases(tagger, load_stopwords("en"))
     for part, rows in with_phrases_of_summaries(parts).items():
+        for row in tqdm(rows, desc=f"tagging {part}", unit=" documents") if finder else []:
+            row["tagger_phrases"] = [(phrase.text, phrase.value) for phrase in finder.find(row["document"])]
         kept = ({key: value for key, value in row.items() if key != "documents"} for row in rows)
         write(Path("experiments/mini_phrases") / f"{part}.jsonl", kept)
 

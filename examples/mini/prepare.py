@@ -164,7 +164,7 @@ def read(folder: Path, name: str) -> Iterator[dict[str, str]]:
         else:
             key = row.get("title") if "wikipedia" in name else re.sub(r" q\d+$", "", row["source"])
             found = {"key": key or row["source"], "document": row["document"], "summary": row["summary"]}
-            found["title"] = row.get("title", "") if "wikipedia" in name else ""
+            found["title"] = row.get("title") or ""
         found = {name: value.strip() for name, value in found.items()}
         if found["document"] and found["summary"]:
             yield found
@@ -269,12 +269,12 @@ def main() -> None:
         for row in read(arguments.data, name):
             part = "validation" if is_development(row["key"]) else "train"
             texts[row["document"]] = part
-            pair = {"document": row["document"], "summary": row["summary"], "set": name}
+            pair = {"document": row["document"], "summary": row["summary"], "set": name, "title": row.get("title", "")}
             if part == "validation":
                 held.append({**pair, "length": length_of(row["summary"])})
                 continue
-            if row.get("title") and generator.random() < 0.5:  # documents come with and without
-                pair["document"] = f"{row['title']}\n\n{row['document']}"
+            if "wikipedia" in name and pair["title"] and generator.random() < 0.5:  # documents come with and without
+                pair["document"] = f"{pair['title']}\n\n{row['document']}"
             pair["whole"] = pair["document"]  # not written: what no held-out document may share
             if not (summary := shortened(row["summary"])):
                 continue
