@@ -11,9 +11,10 @@ import typer
 from ..checkpoints import MINI_NAME, resolve_checkpoint
 from ..families import Family
 from . import loading, options
-from .documents import KINDS, PHRASES, STDIN_NAME, open_documents, read_text
+from .documents import PHRASES, STDIN_NAME, open_documents, read_text
 from .errors import MistakeError, check_not_the_data, check_parent, given, mistakes, say
 from .extractive import is_extractive
+from .jobs import check_all_sources
 from .options import Dtype, InputsFirst, command
 from .reporting import tokens_were
 
@@ -85,12 +86,16 @@ def inspect_attention(
             raise MistakeError(f"--document: there is no document {number} in {inputs or STDIN_NAME}")
     name = document.pop("id")
     phrases = loading.read_phrases(phrase) if phrase else document.get(PHRASES)
-    document = {kind: document[kind] for kind in KINDS if kind in document}
     summary_text = None if summary is None else read_text(summary, str(summary)).strip()
     generation = loading.generation_settings(max_length, min_length, num_beams, settings)
     pipe = loading.load_pipeline(model, device, dtype)
     generation = loading.with_length(pipe, length, generation)
-    made_of = {**document, "summary": summary_text, "max_source_length": max_source_length, **generation}
+    check_all_sources(pipe, [{"id": name, **document}], max_source_length, given("phrase", "phrases_column"))
+    # What `summarize` reads of it: of what is too long what says the most, or what a record's query asks for.
+    example = pipe.preprocess({**document, PHRASES: phrases}, max_source_length=max_source_length)["examples"]
+    kind, read, _ = example.source
+    omitted = example.counts.get("num_omitted_tokens", 0)
+    made_of = {kind: read, "summary": summary_text, "max_source_length": max_source_length, **generation}
     if family is not None and family.report == "highlighting":
         if ".png" in suffixes:
             raise MistakeError("--output: what a Highlight-Transformer highlights is a page; give a file in .html")
@@ -98,6 +103,7 @@ def inspect_attention(
 
         title = title or f"Highlighting: {name}"
         highlighting = highlighting_report(pipe.model, pipe.processor, **made_of, phrases=phrases, title=title)
+        highlighting.counts["num_omitted_tokens"] = omitted
         print(highlighting.summary.strip())
         if highlighting.phrases:
             print(f"\n{highlighting.table()}")
@@ -105,6 +111,7 @@ def inspect_attention(
         counts = highlighting.counts
         if cut := counts.get("num_truncated_tokens", 0):
             say(f"The document was longer than the model takes: {tokens_were(cut)} cut.")
+        _say_omitted(omitted)
         if missing := counts.get("num_missing_phrases", 0):
             say(f"{missing} of {len(highlighting.phrases)} phrases are not in the document.")
         if long := counts.get("num_long_phrases", 0):
@@ -120,10 +127,18 @@ def inspect_attention(
         raise MistakeError(f"--model: {kind} has no hierarchical attention to show; give one that has")
     title = title or f"Hierarchical attention: {name}"
     attention = hierarchical_attention(pipe.model, pipe.processor, **made_of, top_k=top_k, title=title)
+    attention.num_omitted_tokens = omitted
     print(attention.summary)
     _write(attention, files)
+    _say_omitted(omitted)
     if attention.num_truncated_tokens:
         say(f"The document was longer than the model takes: {tokens_were(attention.num_truncated_tokens)} cut.")
+
+
+def _say_omitted(tokens: int) -> None:
+    """Say how much of a document was not read, if any."""
+    if tokens:
+        say(f"The document was not read whole: {tokens_were(tokens)} left out.")
 
 
 def _levels(family: Family, checkpoint: str) -> LevelWeights:

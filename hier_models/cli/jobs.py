@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -22,6 +23,7 @@ from .options import Dtype
 from .ray_cluster import LOCK, absolute, check_folder, cluster, make_on_ray
 
 
+_IN_A_NUMBER = re.compile(r"\d[.,:/–-]\d")
 EMPTY = "is_empty"  # counted beside what the pipeline counts
 # Id and digest of a document, and what the pipeline returns for it.
 Result = tuple[str, str, list[dict[str, Any]]]
@@ -273,10 +275,13 @@ def write_texts(
 
 
 def _marked(text: str, words: Iterable[dict[str, Any]]) -> str:
-    """Put words into brackets, those that follow one another into one pair."""
+    """Put words into brackets, those that follow one another into one pair, as the parts of a number do."""
     spans: list[tuple[int, int]] = []
     for word in words:
-        follows = spans and not text[spans[-1][1] : word["start"]].strip()
+        end = spans[-1][1] if spans else 0
+        follows = spans and (
+            not text[end : word["start"]].strip() or _IN_A_NUMBER.fullmatch(text, end - 1, word["start"] + 1)
+        )
         start = spans.pop()[0] if follows else word["start"]
         spans.append((start, word["end"]))
     for start, end in reversed(spans):

@@ -6,6 +6,7 @@ import difflib
 import hashlib
 import logging
 import warnings
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -134,13 +135,17 @@ def check_highlights(pipe: Any, phrases: object) -> None:
 
 
 def generation_settings(
-    max_length: int | None, min_length: int | None, num_beams: int | None, others: list[str] | None
+    max_length: int | None,
+    min_length: int | None,
+    num_beams: int | None,
+    others: list[str] | None,
+    besides: Iterable[str] = (),  # settings of a pipeline's own
 ) -> dict[str, Any]:
     """Gather the arguments of `generate` from the options."""
     import yaml
     from transformers import GenerationConfig
 
-    known = vars(GenerationConfig())
+    known = {*vars(GenerationConfig()), *besides}
     settings: dict[str, Any] = {}
     for entry in others or []:
         name, equals, text = entry.partition("=")

@@ -21,6 +21,7 @@ from .reporting import tokens_were
 # Options that a summarizer without a model has no use for.
 OF_GENERATION = ("length", "max_length", "min_length", "num_beams", "settings", "max_source_length")
 OF_READING = ("cut", "phrase", "phrases_column", "show_phrases", "mark_copied")  # what leaves no choice to a query
+FAITHFUL = ("faithful",)  # what --set knows besides the settings of `generate`
 OF_OUTPUT = ("show_phrases", "sources", "cut", "mark_copied")
 
 
@@ -82,7 +83,7 @@ def summarize(
             book,
             model,
             book_model,
-            settings=generation_settings(max_length, min_length, num_beams, settings)
+            settings=generation_settings(max_length, min_length, num_beams, settings, FAITHFUL)
             | given_only(max_source_length=max_source_length, length=length),
             **writing,
             **loading,
@@ -95,7 +96,7 @@ def summarize(
         model,
         inputs,
         settings=lambda: (
-            generation_settings(max_length, min_length, num_beams, settings)
+            generation_settings(max_length, min_length, num_beams, settings, FAITHFUL)
             | given_only(max_source_length=max_source_length, length=length, truncation=cut or None)
             | given_only(max_words=max_words, max_sentences=max_sentences, language=language)
             | given_only(query=query, phrases=phrases, return_phrases=show_phrases or None)

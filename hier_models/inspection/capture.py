@@ -120,7 +120,7 @@ def hierarchical_attention(
         top_k=top_k,
         num_truncated_tokens=example.counts["num_truncated_tokens"],
         unit=unit,
-        **({} if title is None else {"title": title}),
+        title=HierarchicalAttentionMap.title if title is None else title,
     )
 
 

@@ -90,6 +90,7 @@ class HierarchicalAttentionMap(Page):
         num_truncated_tokens: How many tokens of the document were cut away before the model saw it.
         unit: What a row stands for, in the singular ("sentence", "turn", "segment").
         title: The heading of the pictures.
+        num_omitted_tokens: How many tokens were left out of the document, where the model reads what says the most.
 
     Raises:
         ValueError: If the lengths of `sentences` and `tokens` do not fit the shape of `weights`.
@@ -105,6 +106,7 @@ class HierarchicalAttentionMap(Page):
     num_truncated_tokens: int = 0
     unit: str = "sentence"
     title: str = "Hierarchical attention"
+    num_omitted_tokens: int = 0
 
     def __post_init__(self) -> None:
         self.weights = np.asarray(self.weights, dtype=np.float32)
@@ -192,6 +194,8 @@ class HierarchicalAttentionMap(Page):
             parts.append(f"top {self.top_k} {self.unit}s per token across heads, normalized to 1")
         if self.num_truncated_tokens:
             parts.append(f"{counted(self.num_truncated_tokens, 'token')} of the document cut")
+        if self.num_omitted_tokens:
+            parts.append(f"{counted(self.num_omitted_tokens, 'token')} left out")
         return "  ·  ".join(parts)
 
     def _label_sentences(self, axes: Axes, height: float, *, labeled: bool) -> None:

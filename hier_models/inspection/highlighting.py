@@ -113,6 +113,8 @@ class HighlightingReport(Page):
         ]
         if cut := self.counts.get("num_truncated_tokens", 0):
             parts.append(f"{counted(cut, 'token')} cut")
+        if omitted := self.counts.get("num_omitted_tokens", 0):
+            parts.append(f"{counted(omitted, 'token')} left out")
         if cut := self.counts.get("num_truncated_phrases", 0):
             parts.append(f"{counted(cut, 'occurrence')} of phrases cut")
         return "  ·  ".join(parts)

@@ -175,8 +175,17 @@ def page_of(
 ) -> list[int]:
     """The tokens of paragraphs, without sentences that have no end, and those that are there already.
 
-    Sentences are those of a paragraph as it is `written` in the end: of "3. 7" that is "3.7".
+    Sentences are those of a paragraph as it is `written` in the end: of "3. 7" that is "3.7". If none has an end, the
+    paragraphs that are nothing else are kept.
     """
+    given = (paragraphs, tokenizer, written, processor)
+    return _page_of(*given, least=0) or _page_of(*given, least=1)
+
+
+def _page_of(
+    paragraphs: list[list[int]], tokenizer: Any, written: Callable[[str], str], processor: Any, least: int
+) -> list[int]:
+    """Keep at least so many sentences of each paragraph."""
     page: list[int] = []
     seen: set[tuple[int, ...]] = set()
     special = set(tokenizer.all_special_ids)
@@ -188,7 +197,7 @@ def page_of(
         if letters[-1] != letters_decoded[-1]:  # a capital of another length
             text, letters = decoded, letters_decoded
         spans = summary_spans(text, processor)
-        if len(spans) > 1 and not text[: spans[-1][1]].rstrip(CLOSING).endswith(ENDS):
+        if len(spans) > least and not text[: spans[-1][1]].rstrip(CLOSING).endswith(ENDS):
             spans.pop()
         until = [letters_decoded[end] for end in token_ends(tokenizer, tokens, decoded, {})]
         ends = [bisect_left(until, letters[end]) + 1 for _, end in spans]

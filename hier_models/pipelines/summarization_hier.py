@@ -271,7 +271,7 @@ class SummarizationPipeline(SummaryRules):
             example = self._without_lists(value, example, limit)
         if condenses and paragraphs > 1:
             parts = [example] if query else self._parts(name, value, tokens_of(whole), paragraphs, limit)
-            example.notes |= {"parts": parts, "paragraphs": paragraphs}
+            example.notes["parts"] = parts
             if "num_omitted_tokens" in example.counts:
                 read = sum(map(len, parts))
                 example.counts["num_omitted_tokens"] = max(0, tokens_of(whole) - read)
@@ -386,7 +386,7 @@ class SummarizationPipeline(SummaryRules):
             return super()._forward({"examples": examples}, **generate_kwargs)
         pages = [example.notes["parts"] for example in examples]
         parts = [part for page in pages for part in page]
-        settings = self._of_a_paragraph(generate_kwargs, examples[0].notes["paragraphs"])
+        settings = self._of_paragraphs(generate_kwargs, pages)
         written = super()._forward({"examples": parts}, **settings)["output_ids"]  # (parts, sequences, target)
         begin = [int(written[0, 0, 0]), self.tokenizer.convert_tokens_to_ids("[long]")]
         rows = [

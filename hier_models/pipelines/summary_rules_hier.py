@@ -56,16 +56,19 @@ class SummaryRules(DocumentPipeline):
     def _only(self, what: str, models: str, instead: str = "Leave it out.") -> ValueError:
         return ValueError(f"{what} for models {models}, and {type(self.model).__name__} is none of them. {instead}")
 
-    def _of_a_paragraph(self, generate_kwargs: dict[str, Any], paragraphs: int) -> dict[str, Any]:
-        """Arguments of `generate` for a paragraph of a page."""
+    def _of_paragraphs(self, generate_kwargs: dict[str, Any], pages: list[list[Example]]) -> dict[str, Any]:
+        """Arguments of `generate` for the paragraphs of pages, each of which is noted its share of the page."""
         settings = {**generate_kwargs, **self._length_settings("short")}
         most, total = generate_kwargs.get("max_new_tokens"), settings.pop("max_length", None)
         if most is None:
             most = self._length_settings("long")["max_new_tokens"] if total is None else total - 1
-        settings["max_new_tokens"] = max(1, most // paragraphs)
-        for name in ("min_length", "min_new_tokens"):
-            if settings.get(name) is not None:
-                settings[name] //= paragraphs
+        whole, new = (settings.pop(name, None) for name in ("min_length", "min_new_tokens"))
+        least = new if whole is None else whole - 1
+        for page in pages:
+            share = None if least is None else least // len(page), max(1, most // len(page))
+            for part in page:
+                part.notes["share"] = share
+        settings["max_new_tokens"] = max(part.notes["share"][1] for page in pages for part in page)
         return settings
 
     def _knows_lengths(self) -> bool:
@@ -100,10 +103,8 @@ class SummaryRules(DocumentPipeline):
         max_length = total_length(config, "max", begun)
         limits: list[int] | int | None = max_length
         processors = LogitsProcessorList(others.get("logits_processor") or ())
-        if total_length(config, "min", begun) is None and (least := self._least_tokens(examples, config)):
-            room = NEW_TOKENS["long"][1] if max_length is None else max_length - begun - 1
-            most = [begun + 1 + self._most_tokens(example) for example in examples]  # behind the token of the length
-            least = [begun + min(number, room) for number in least]
+        if lengths := self._own_lengths(examples, config, begun):
+            least, most = map(list, zip(*lengths, strict=True))
             processors.append(OwnLengthLogitsProcessor(least, most, config.eos_token_id))
             limits = [number + 1 if max_length is None else min(number + 1, max_length) for number in most]
         if faithful:
@@ -114,6 +115,22 @@ class SummaryRules(DocumentPipeline):
         if processors:
             others["logits_processor"] = processors
         return config, others
+
+    def _own_lengths(self, examples: list[Example], config: GenerationConfig, begun: int) -> list[tuple[int, int]]:
+        """Least and most tokens of each summary, with what it begins with; none if all are alike."""
+        max_length = total_length(config, "max", begun)
+        room = NEW_TOKENS["long"][1] if max_length is None else max_length - begun - 1
+        usual = self._least_tokens(examples, config) if total_length(config, "min", begun) is None else []
+        lengths = []
+        for place, example in enumerate(examples):
+            own_least, own_most = example.notes.get("share", (None, None))
+            least = own_least if own_least is not None else usual[place] if usual else 0
+            limits = [] if own_most is None else [begun + own_most - 1]
+            if usual and own_least is None:
+                limits.append(begun + 1 + self._most_tokens(example))  # behind the token of the length
+            if limits:
+                lengths.append((min(begun + min(least, room), *limits), min(limits)))
+        return lengths
 
     def _least_tokens(self, examples: list[Example], config: GenerationConfig) -> list[int]:
         """How many tokens each summary needs to be of the length it begins with: at most a third of its document's."""
@@ -152,7 +169,8 @@ class SummaryRules(DocumentPipeline):
             self._say_once(
                 "language",
                 "A text does not look like English: few of its words are common English ones. Whether this model can "
-                "read it is not known; if it can, give the language's `common_words`, or faithful=False.",
+                "read it is not known; if it can, give the language's `common_words`, or faithful=False "
+                "(--set faithful=false).",
                 faithful_logger,
             )
         documents = [self.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"] for text in texts]

@@ -74,6 +74,16 @@ def test_a_job_goes_on_with_the_same_column_of_phrases():
     assert "was made with" in run(*command, "others", code=2).stderr
 
 
+def test_inspect_shows_what_summarize_reads():
+    Path("long.txt").write_text(" ".join(f"Bee number {number} flies to field {number}." for number in range(60)))
+    drawn, written = run("inspect", "-m", "model", "long.txt"), run("summarize", "-m", "model", "long.txt")
+    assert drawn.stdout.startswith(written.stdout)
+    left_out = re.search(r"[\d,]+ tokens were left out", written.stderr)
+    assert left_out
+    assert left_out[0] in drawn.stderr
+    assert f"{left_out[0].removesuffix(' were left out')} left out" in Path("attention.html").read_text()
+
+
 def test_records_have_phrases_of_their_own():
     record = {"id": "storm", "documents": DOCUMENTS[:3], "phrases": [["second pillar", 0.5]]}
     Path("own.jsonl").write_text(json.dumps(record) + "\n")
@@ -91,6 +101,9 @@ def test_phrases_leave_no_choice_to_the_query_of_a_record():
         message = " ".join(run(*command, *options, code=2).stderr.split())
         assert f"{document}: its column `query`" in message
         assert f"leave out {options[0]}" in message
+        number = str(1 + int(document[1:]))
+        drawn = run("inspect", "-m", "model", "asked.jsonl", "--document", number, *options, code=2)
+        assert f"{document}: its column `query`" in " ".join(drawn.stderr.split())
     assert not Path("out.jsonl").exists()
     write_jsonl("asked.jsonl", [*records[:1], {**records[1], "query": None}])
     run(*command, "--phrases-column", "lit")
@@ -210,3 +223,6 @@ def test_words_that_follow_one_another_share_brackets():
     words = [{"start": start, "end": end} for start, end in places]
     assert _marked(text, words) == "[Two bridges] were [closed], in [May]."
     assert _marked(text, []) == text
+    text = "It costs 3.5 to 1,200. 7 pay."
+    words = [{"start": match.start(), "end": match.end()} for match in re.finditer(r"\w+", text)]
+    assert _marked(text, words) == "[It costs 3.5 to 1,200]. [7 pay]."

@@ -1,5 +1,7 @@
 """`hier-models inspect`."""
 
+import json
+import re
 import sys
 from pathlib import Path
 
@@ -63,3 +65,19 @@ def test_inspect_mistakes(checkpoint: str, paper: str, monkeypatch: pytest.Monke
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     mistake("inspect", "-m", checkpoint, paper, "-o", "map.png", says='pip install "hier_models[plots]"')
     run("inspect", "-m", checkpoint, paper, "-o", "map.html")
+
+
+def test_inspect_shows_what_summarize_reads(checkpoint: str):
+    Path("long.txt").write_text(" ".join(f"Bee number {number} flies to field {number}." for number in range(60)))
+    drawn, written = run("inspect", "-m", checkpoint, "long.txt"), run("summarize", "-m", checkpoint, "long.txt")
+    assert drawn.stdout == written.stdout
+    left_out = re.search(r"[\d,]+ tokens were left out", written.stderr)
+    assert left_out
+    assert left_out[0] in drawn.stderr
+    assert f"{left_out[0].removesuffix(' were left out')} left out" in Path("attention.html").read_text()
+    record = {"text": Path("long.txt").read_text(), "query": "Where does bee number 41 fly?"}
+    Path("asked.jsonl").write_text(json.dumps(record) + "\n")
+    drawn, written = run("inspect", "-m", checkpoint, "asked.jsonl"), run("summarize", "-m", checkpoint, "asked.jsonl")
+    assert drawn.stdout == written.stdout
+    assert "Bee number 41 flies to field 41." in Path("attention.html").read_text()
+    assert "Bee number 9 flies to field 9." not in Path("attention.html").read_text()

@@ -22,6 +22,7 @@ import pytest
 import torch
 from transformers import BartConfig, BartForConditionalGeneration, pipeline
 
+import hier_models
 from hier_models import HatBartForConditionalGeneration, HatBartProcessor, cores
 from hier_models.cli.documents import Documents
 from hier_models.cli.jobs import alone
@@ -228,6 +229,16 @@ def test_generation_settings(checkpoint: str, paper: str):
     assert record["settings"] == settings
     assert record["summary"] == expected(checkpoint, DOCUMENTS[1], **settings)[0]
     assert record["summary"] != expected(checkpoint, DOCUMENTS[1])[0]
+
+
+def test_a_model_that_is_faithful_need_not_be(paper: str):
+    settings = [
+        jsonl(run("summarize", paper, "--json", "--set", f"faithful={value}").stdout)[0] for value in ("false", "true")
+    ]
+    assert [record["settings"] for record in settings] == [{"faithful": False}, {"faithful": True}]
+    assert settings[0]["summary"] == expected(hier_models.MINI, DOCUMENTS[1], faithful=False)[0]
+    mistake("translate", "-m", "model", paper, "--set", "faithful=false", says="'faithful' is no generation setting")
+    mistake("summarize", paper, "--set", "faithful=maybe", says="`faithful` must be True or False")
 
 
 def test_cut_documents_are_reported(checkpoint: str, processor: HatBartProcessor, paper: str):

@@ -326,6 +326,29 @@ def test_a_page_is_the_short_summaries_of_its_parts(pages):
     assert pages(text, length="short", **one)[0]["summary_token_ids"].tolist() != ids
 
 
+@pytest.mark.parametrize("own", [{"max_new_tokens": 12}, {"max_length": 13}, {"min_new_tokens": 9}, {"min_length": 9}])
+def test_a_page_of_ones_own_length_is_divided_among_the_parts_that_there_are(pages, own):
+    pages.model.generation_config.forced_eos_token_id = None
+    end, special = pages.tokenizer.eos_token_id, pages.tokenizer.all_special_ids
+    unended = torch.tensor([end])
+    pages.model.lm_head.register_forward_hook(lambda module, args, logits: logits.index_fill(-1, unended, -99.0))
+    one = {"num_beams": 1, "return_tensors": True, **own}
+
+    def written(document, **options):
+        ids = pages(document, **one, **options)[0]["summary_token_ids"].tolist()
+        return [token for token in ids if token not in special]
+
+    short, three = "A bee flies far away.", " ".join(f"Bee number {number} flies far." for number in range(12))
+    assert len(pages.preprocess(short, paragraphs=3)["examples"].notes["parts"]) == 1
+    whole = written(short, length="short")
+    assert len(whole) > 8
+    assert len(whole) - 1 <= len(written(short, length="long")) <= len(whole)  # the last one may have to be the end
+    assert len(written(three, length="long")) < 3 * len(whole)
+    records = pages([short, three], length="long", batch_size=2, **one)
+    both = [[token for token in record["summary_token_ids"].tolist() if token not in special] for record in records]
+    assert both == [written(document, length="long") for document in (short, three)]
+
+
 def test_pages_in_batches_and_in_several_forms(pages):
     texts = [" ".join(f"Bee {number} flies {far}." for number in range(12)) for far in ("far", "near")]
     texts.append("A bee flies.")  # one part
@@ -367,6 +390,8 @@ def test_paragraphs_end_with_a_whole_sentence(pages):
         ("Bees fly", "Bees fly"),
     ):
         assert encode.decode(page_of([encode(text)["input_ids"]], encode)).strip() == kept
+    several = [encode(text)["input_ids"] for text in ("Bees fly far and", "Bees fly.", "They")]
+    assert encode.decode(page_of(several, encode)).strip() == "Bees fly."
 
 
 @pytest.mark.parametrize(
