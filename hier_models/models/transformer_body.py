@@ -33,11 +33,6 @@ class HamAttention(BartAttention):
         self.moves_keys = side == "encoder" and config.attention_keys == "level"
         self.level_weights = HamLevelWeights(config.attention_depth, config.level_weights, config.level_weights_init)
 
-    @property
-    def mixture(self) -> torch.Tensor:
-        """Weight of each level in the output, `(depth,)`; they sum to one."""
-        return self.level_weights()
-
     def forward(
         self,
         hidden_states: torch.Tensor,  # (batch, queries, d_model)

@@ -28,7 +28,7 @@ Tell = Callable[[str, dict[str, Any]], None]
 class RefusedError(Exception):
     """A job is not taken, or comes to nothing; with the HTTP status that says so, and when to try again."""
 
-    def __init__(self, status: int, detail: str, retry_after: int | None = None) -> None:
+    def __init__(self, status: int, detail: str, retry_after: int) -> None:
         super().__init__(detail)
         self.status, self.detail, self.retry_after = status, detail, retry_after
 

@@ -62,7 +62,7 @@ def nearest(name: str, names: Iterable[str]) -> str:
 
 
 def _with_help(section: type[T]) -> type[T]:
-    """Give the fields of a section what its docstring says of them, for `hier-models train --list-flags`."""
+    """Give the fields of a section what its docstring says of them, for `hier-models train --flags`."""
     _, _, listed = (section.__doc__ or "").partition("Args:\n")
     for name, text in re.findall(r"^ {8}(\w+): (.*(?:\n {9,}.*)*)", listed, re.MULTILINE):
         # argparse fills in names after percent signs.

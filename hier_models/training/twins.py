@@ -1,11 +1,12 @@
 """Twins to compare the families with: BART with as many parameters, and LED from BART's weights."""
 
-import math
 from typing import Any
 
 import torch
 from torch import nn
 from transformers import BartForConditionalGeneration, LEDConfig, LEDForConditionalGeneration, PreTrainedModel
+
+from ..models.bart_warm_start import grow_positions
 
 
 # LED's names for what BART's encoder has in each self-attention; projections for global attention begin as copies.
@@ -84,15 +85,11 @@ def led_from_bart(
     config = LEDConfig(**{**settings, **lengths, "attention_window": attention_window, **overrides})
     led = LEDForConditionalGeneration(config)
     widen_feed_forward(bart, config.encoder_ffn_dim, config.decoder_ffn_dim)
+    grow_positions(bart, length, extra_positions)
     weights = _led_names(bart.state_dict())
     for side, positions in (("encoder", length), ("decoder", present)):
         name = f"led.{side}.embed_positions.weight"
-        learned = weights[name][BART_OFFSET:]
-        if extra_positions == "tile":
-            weights[name] = learned.repeat(math.ceil(positions / present), 1)[:positions]
-        else:
-            added = learned.new_empty(positions - present, learned.shape[1]).normal_(std=config.init_std)
-            weights[name] = torch.cat([learned, added])
+        weights[name] = weights[name][BART_OFFSET:][:positions]
     led.load_state_dict(weights)
     led.tie_weights()
     led.generation_config = bart.generation_config
