@@ -1,8 +1,12 @@
-/* A linear layer in int8 for few rows, such as those of a step of decoding, for CPUs with AVX512-VNNI.
+/* Linear layers in int8, for CPUs with AVX512-VNNI.
 
-Few rows wait for the weights, so these are read once, as they lie in memory, and nothing is laid out anew. One
-instruction multiplies 64 numbers of a row, which have no sign there, by as many weights: so 128 is added to the row's
-numbers, and 128 times the sum of the weights is taken away again. To the bit it is what torch's operators give.
+One instruction multiplies 64 numbers of rows, which have no sign there, by as many weights: so 128 is added to the
+rows' numbers, and 128 times the sum of the weights is taken away again. To the bit it is what torch's operators give.
+
+Few rows, such as those of a step of decoding, wait for the weights: `linear_int8` reads these once, as they lie in
+memory. For many, such as an encoder's, `lay_out_int8` brings weights into the order in which `linear_int8_many` reads
+them, four inputs of 64 outputs side by side. That brings some rows at a time to int8, which stay in the cache, and its
+products are numbers again before they leave the registers.
 
 hatch_build.py compiles this; pipelines/int8_kernel.py calls it. */
 
@@ -16,16 +20,38 @@ hatch_build.py compiles this; pipelines/int8_kernel.py calls it. */
 #define LANES 16
 #define DEPTH 64   /* numbers that one instruction multiplies */
 #define ZERO 7     /* 2^7 stands for zero */
+#define PANEL 64   /* outputs of many rows that are multiplied together */
+#define HIGH 6     /* and rows */
+#define ACROSS (PANEL / LANES) /* 24 sums stay in registers */
+#define CACHED (1 << 18) /* bytes of rows that are multiplied before the next */
 #define AHEAD 2048 /* bytes of weights that are fetched before they are needed */
+
+typedef uint16_t bfloat16;
 
 #define INLINE static inline __attribute__((always_inline))
 
+/* Some of 16 numbers, as float32. */
+INLINE __m512 load(const void *from, long at, __mmask16 there, int half) {
+    if (!half) return _mm512_maskz_loadu_ps(there, (const float *)from + at);
+    const __m512i wide = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(there, (const bfloat16 *)from + at));
+    return _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16));
+}
+
+/* 16 numbers as bfloat16, rounded as torch does: to the nearest, and half way to the even one. */
+INLINE __m256i rounded(__m512 numbers) {
+    const __m512i bits = _mm512_castps_si512(numbers);
+    const __m512i even = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+    const __m512i up = _mm512_add_epi32(bits, _mm512_add_epi32(even, _mm512_set1_epi32(0x7fff)));
+    const __mmask16 is_none = _mm512_cmp_ps_mask(numbers, numbers, _CMP_UNORD_Q);
+    return _mm512_cvtepi32_epi16(_mm512_mask_mov_epi32(_mm512_srli_epi32(up, 16), is_none, _mm512_set1_epi32(0x7fc0)));
+}
+
 /* Bring a row to int8, and return what each number is to be multiplied with. */
-static float quantize(uint8_t *to, const float *from, long inputs) {
+INLINE float quantize(uint8_t *to, const void *from, long inputs, int half) {
     __m512i most = _mm512_setzero_si512(); /* as bits: a NaN is the largest */
     for (long i = 0; i < inputs; i += LANES) {
         const __mmask16 there = inputs - i < LANES ? (1u << (inputs - i)) - 1 : 0xffff;
-        const __m512i bits = _mm512_castps_si512(_mm512_maskz_loadu_ps(there, from + i));
+        const __m512i bits = _mm512_castps_si512(load(from, i, there, half));
         most = _mm512_max_epu32(most, _mm512_and_si512(bits, _mm512_set1_epi32(0x7fffffff)));
     }
     const uint32_t bits = _mm512_reduce_max_epu32(most);
@@ -35,7 +61,7 @@ static float quantize(uint8_t *to, const float *from, long inputs) {
     if (scale < FLT_MIN) scale = FLT_MIN;
     for (long i = 0; i < inputs; i += LANES) {
         const __mmask16 there = inputs - i < LANES ? (1u << (inputs - i)) - 1 : 0xffff;
-        const __m512 numbers = _mm512_div_ps(_mm512_maskz_loadu_ps(there, from + i), _mm512_set1_ps(scale));
+        const __m512 numbers = _mm512_div_ps(load(from, i, there, half), _mm512_set1_ps(scale));
         const __m512i shifted = _mm512_add_epi32(_mm512_cvtps_epi32(numbers), _mm512_set1_epi32(1 << ZERO));
         _mm512_mask_cvtepi32_storeu_epi8(to + i, there, shifted);
     }
@@ -77,7 +103,7 @@ int linear_int8(const float *rows, const int8_t *weights, const int32_t *weight_
     uint8_t *numbers = malloc(count * (stride + sizeof(float)));
     if (!numbers) return 1;
     float *scales = (float *)(numbers + count * stride);
-    for (long row = 0; row < count; row++) scales[row] = quantize(numbers + row * stride, rows + row * inputs, inputs);
+    for (long row = 0; row < count; row++) scales[row] = quantize(numbers + row * stride, rows + row * inputs, inputs, 0);
     const __m512i by_row = _mm512_set_epi32(3, 3, 3, 3, 2, 2, 2, 2, 1, 1, 1, 1, 0, 0, 0, 0);
     const __mmask64 rest = (1ull << inputs % DEPTH) - 1;
     for (long output = first; output < last; output += TILE) {
@@ -108,6 +134,126 @@ int linear_int8(const float *rows, const int8_t *weights, const int32_t *weight_
                                         : _mm512_mul_ps(scaled, weight_scale));
             for (int i = 0; i < high; i++)
                 _mm_mask_storeu_ps(found + (row + i) * outputs + output, kept, _mm_loadu_ps(many + i * TILE));
+        }
+    }
+    free(numbers);
+    return 0;
+}
+
+/* Turn 16 vectors of 16 numbers of 32 bits, so that rows become columns. */
+INLINE void turn(__m512i *of) {
+    __m512i pairs[16], fours[16], eights[16];
+    for (int i = 0; i < 16; i += 2) {
+        pairs[i] = _mm512_unpacklo_epi32(of[i], of[i + 1]);
+        pairs[i + 1] = _mm512_unpackhi_epi32(of[i], of[i + 1]);
+    }
+    for (int i = 0; i < 16; i += 4) {
+        fours[i] = _mm512_unpacklo_epi64(pairs[i], pairs[i + 2]);
+        fours[i + 1] = _mm512_unpackhi_epi64(pairs[i], pairs[i + 2]);
+        fours[i + 2] = _mm512_unpacklo_epi64(pairs[i + 1], pairs[i + 3]);
+        fours[i + 3] = _mm512_unpackhi_epi64(pairs[i + 1], pairs[i + 3]);
+    }
+    for (int i = 0; i < 4; i++) {
+        eights[i] = _mm512_shuffle_i32x4(fours[i], fours[i + 4], 0x88);
+        eights[i + 4] = _mm512_shuffle_i32x4(fours[i], fours[i + 4], 0xdd);
+        eights[i + 8] = _mm512_shuffle_i32x4(fours[i + 8], fours[i + 12], 0x88);
+        eights[i + 12] = _mm512_shuffle_i32x4(fours[i + 8], fours[i + 12], 0xdd);
+    }
+    for (int i = 0; i < 8; i++) {
+        of[i] = _mm512_shuffle_i32x4(eights[i], eights[i + 8], 0x88);
+        of[i + 8] = _mm512_shuffle_i32x4(eights[i], eights[i + 8], 0xdd);
+    }
+}
+
+/* Panels `first` to `last` of weights (outputs, inputs), in the order (panels, inputs / 4, PANEL, 4); 0 is behind them. */
+int lay_out_int8(const int8_t *weights, int8_t *laid_out, long inputs, long outputs, long first, long last) {
+    const long depth = (inputs + DEPTH - 1) / DEPTH * DEPTH;
+    for (long output = first * PANEL; output < last * PANEL; output += LANES) {
+        int8_t *to = laid_out + output / PANEL * PANEL * depth + output % PANEL * 4;
+        for (long at = 0; at < inputs; at += DEPTH) {
+            const __mmask64 there = inputs - at < DEPTH ? (1ull << (inputs - at)) - 1 : ~0ull;
+            __m512i many[LANES];
+            for (int i = 0; i < LANES; i++)
+                many[i] = output + i < outputs ? _mm512_maskz_loadu_epi8(there, weights + (output + i) * inputs + at)
+                                               : _mm512_setzero_si512();
+            turn(many);
+            for (int i = 0; i < LANES; i++) _mm512_storeu_si512(to + (at / 4 + i) * PANEL * 4, many[i]);
+        }
+    }
+    return 0;
+}
+
+/* HIGH rows times a panel of weights. */
+INLINE void multiply_panel(int32_t *products, const uint8_t *const rows[HIGH], const int8_t *panel, long depth) {
+    __m512i sums[HIGH * ACROSS];
+#pragma GCC unroll 24
+    for (int i = 0; i < HIGH * ACROSS; i++) sums[i] = _mm512_setzero_si512();
+    for (long at = 0; at < depth; at += 4) {
+        __m512i many[ACROSS];
+#pragma GCC unroll 4
+        for (int j = 0; j < ACROSS; j++) many[j] = _mm512_loadu_si512(panel + at * PANEL + j * DEPTH);
+#pragma GCC unroll 6
+        for (int i = 0; i < HIGH; i++) {
+            int32_t four;
+            memcpy(&four, rows[i] + at, 4);
+            const __m512i of_row = _mm512_set1_epi32(four);
+#pragma GCC unroll 4
+            for (int j = 0; j < ACROSS; j++)
+                sums[i * ACROSS + j] = _mm512_dpbusd_epi32(sums[i * ACROSS + j], of_row, many[j]);
+        }
+    }
+#pragma GCC unroll 24
+    for (int i = 0; i < HIGH * ACROSS; i++) _mm512_storeu_si512(products + i * LANES, sums[i]);
+}
+
+/* Products of a row and a panel, as the numbers that they stand for. */
+INLINE void finish(void *found, const int32_t *products, float scale, const int32_t *weight_sums,
+                   const float *weight_scales, const float *bias, long wide, int half) {
+    for (long j = 0; j < wide; j += LANES) {
+        const __mmask16 kept = wide - j < LANES ? (1u << (wide - j)) - 1 : 0xffff;
+        const __m512i shift = _mm512_slli_epi32(_mm512_maskz_loadu_epi32(kept, weight_sums + j), ZERO);
+        const __m512 product = _mm512_cvtepi32_ps(_mm512_sub_epi32(_mm512_loadu_si512(products + j), shift));
+        const __m512 scaled = _mm512_mul_ps(product, _mm512_set1_ps(scale));
+        const __m512 weight_scale = _mm512_maskz_loadu_ps(kept, weight_scales + j);
+        const __m512 all = bias ? _mm512_fmadd_ps(scaled, weight_scale, _mm512_maskz_loadu_ps(kept, bias + j))
+                                : _mm512_mul_ps(scaled, weight_scale);
+        if (half) _mm256_mask_storeu_epi16((bfloat16 *)found + j, kept, rounded(all));
+        else _mm512_mask_storeu_ps((float *)found + j, kept, all);
+    }
+}
+
+/* Rows (count, inputs) by weights that were laid out; 1 where there is no memory. Rows and what is found are bfloat16
+where `half_rows` and `half_found` say so. */
+int linear_int8_many(const void *rows, const int8_t *laid_out, const int32_t *weight_sums, const float *weight_scales,
+                     const float *bias, void *found, long half_rows, long half_found, long count, long inputs,
+                     long outputs) {
+    const long depth = (inputs + DEPTH - 1) / DEPTH * DEPTH;
+    const long most = CACHED / depth < HIGH ? HIGH : CACHED / depth / HIGH * HIGH; /* rows at a time */
+    uint8_t *numbers = malloc(most * (depth + sizeof(float)));
+    if (!numbers) return 1;
+    float *scales = (float *)(numbers + most * depth);
+    for (long begin = 0; begin < count; begin += most) {
+        const long some = count - begin < most ? count - begin : most;
+        for (long row = 0; row < some; row++) {
+            uint8_t *to = numbers + row * depth;
+            if (half_rows) scales[row] = quantize(to, (const bfloat16 *)rows + (begin + row) * inputs, inputs, 1);
+            else scales[row] = quantize(to, (const float *)rows + (begin + row) * inputs, inputs, 0);
+        }
+        for (long output = 0; output < outputs; output += PANEL) {
+            const long wide = outputs - output < PANEL ? outputs - output : PANEL;
+            for (long row = 0; row < some; row += HIGH) {
+                const int high = some - row < HIGH ? some - row : HIGH;
+                const uint8_t *of_rows[HIGH];
+                for (int i = 0; i < HIGH; i++) of_rows[i] = numbers + (row + (i < high ? i : 0)) * depth;
+                int32_t products[HIGH * PANEL];
+                multiply_panel(products, of_rows, laid_out + output * depth, depth);
+                for (int i = 0; i < high; i++) {
+                    const long at = (begin + row + i) * outputs + output;
+                    void *to = half_found ? (void *)((bfloat16 *)found + at) : (void *)((float *)found + at);
+                    finish(to, products + i * PANEL, scales[row + i], weight_sums + output, weight_scales + output,
+                           bias ? bias + output : NULL, wide, half_found);
+                }
+            }
         }
     }
     free(numbers);

@@ -16,6 +16,8 @@ from typing import Any
 import torch
 
 
+_STARTED = os.getpid()
+_MEMBER = ctypes.CFUNCTYPE(None, ctypes.c_void_p)  # what each thread of a team does
 INSTRUCTIONS = ("fma3", "avx512_f", "avx512_bw", "avx512_dq", "avx512_vl")  # that all of them need
 
 
@@ -32,12 +34,46 @@ def run_calls(run: Callable[[Any], None], calls: Sequence[Any]) -> None:
     """Run calls of a kernel on as many threads as torch has."""
     threads = torch.get_num_threads()
     done: Iterator[None]
+    if threads > 1 and len(calls) > 1 and _run_in_team(run, calls, threads):
+        return
     try:
         done = map(run, calls) if threads == 1 or len(calls) == 1 else _pool(threads, os.getpid()).map(run, calls)
     except RuntimeError:  # the interpreter is about to end, and begins no more threads
         done = map(run, calls)
     for _ in done:
         pass
+
+
+def _run_in_team(run: Callable[[Any], None], calls: Sequence[Any], threads: int) -> bool:
+    """Run calls on the threads that torch's operators run on: these wait busily, and would be in the way of others."""
+    openmp = _openmp()
+    if openmp is None or os.getpid() != _STARTED:  # a fork has none of the threads, and waits for them forever
+        return False
+    numbers, failed = itertools.count(), list[BaseException]()
+
+    def take_part(_: Any) -> None:
+        try:
+            while (number := next(numbers)) < len(calls):
+                run(calls[number])
+        except BaseException as error:  # raised behind the team, by who called
+            failed.append(error)
+
+    openmp.GOMP_parallel(_MEMBER(take_part), None, min(threads, len(calls)), 0)
+    if failed:
+        raise failed[0]
+    return True
+
+
+@functools.cache
+def _openmp() -> ctypes.CDLL | None:
+    """GNU's OpenMP, where torch has loaded it."""
+    try:
+        library = ctypes.CDLL("libgomp.so.1", mode=os.RTLD_NOLOAD)
+        library.GOMP_parallel.argtypes = [_MEMBER, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint]
+        library.GOMP_parallel.restype = None
+    except (OSError, AttributeError):
+        return None
+    return library
 
 
 def run_parts(run: Callable[[tuple[int, int]], None], count: int, pieces: int) -> None:

@@ -48,8 +48,9 @@ def register_pipelines() -> None:
             default={"model": (MINI, "main")} if task == "summarization" else _NoDefaultModel(task),
             type="text",
         )
-    kernel = importlib.import_module("hier_models.pipelines.int8_kernel")
-    importlib.import_module("hier_models.pipelines.int8_hier").multiply_few = kernel.multiply_few  # type: ignore[attr-defined]
+    int8: Any = importlib.import_module("hier_models.pipelines.int8_hier")
+    kernels = importlib.import_module("hier_models.pipelines.int8_kernel")
+    int8.multiply_fast, int8.is_faster_in_bfloat16 = kernels.multiply_fast, kernels.is_faster_in_bfloat16
     registry.task_aliases = _TaskAliases(registry.task_aliases)
     for family in FAMILIES.values():
         family.load(family.config).custom_pipelines = _CustomPipelines()

@@ -1,7 +1,8 @@
 """Linear layers in int8 on CPUs: `dtype="int8"`.
 
 A layer's weights are brought to int8 once, output by output; what it reads, as it comes, row by row, so that a
-document gets in a batch what it gets alone. What is no linear layer stays float32.
+document gets in a batch what it gets alone. What is no linear layer stays float32, but for what an encoder attends
+with where attention in bfloat16 is faster.
 """
 
 import functools
@@ -21,8 +22,10 @@ LARGEST = 127
 ROWS_AT_ONCE = 256  # whose products stay in the processor's cache until they are numbers again
 _TRIED = (16, 1024, 1024)  # rows, inputs and outputs of the trial
 
-# What the package puts here: it fills in what a layer finds in few rows, and says whether it did.
-multiply_few: "Callable[[Int8Linear, torch.Tensor, torch.Tensor], bool] | None" = None
+# What the package puts here: it fills in what a layer finds in rows, and says whether it did; and it says whether an
+# attention is faster with queries, keys and values in bfloat16.
+multiply_fast: "Callable[[Int8Linear, torch.Tensor, torch.Tensor], bool] | None" = None
+is_faster_in_bfloat16: "Callable[[nn.Module], bool] | None" = None
 
 
 def int8_product(rows: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
@@ -43,25 +46,32 @@ class Int8Linear(nn.Module):
         self.weight_sum = nn.Buffer(weight.sum(dim=1, dtype=torch.int32), persistent=False)  # (outputs,)
         self.bias = linear.bias
         self._tied = [linear.weight] if is_tied else []  # a list, so that it is not registered a second time
+        self.attends: Any = None  # the configuration of the attention that is to have bfloat16, but for its weights
 
     @torch.no_grad()
     def forward(self, states: torch.Tensor) -> torch.Tensor:
         """Multiply (…, inputs): (…, outputs)."""
         rows = states.reshape(-1, self.in_features)
-        found = rows.new_empty(len(rows), self.out_features)
-        if multiply_few is None or not multiply_few(self, rows, found):
+        narrows = self.attends is not None and self.attends._attn_implementation == "sdpa"
+        dtype = torch.bfloat16 if narrows else self.weight_scale.dtype
+        found = rows.new_empty(len(rows), self.out_features, dtype=dtype)
+        if multiply_fast is None or not multiply_fast(self, rows, found):
             self.multiply(rows, found)
         return found.view(*states.shape[:-1], self.out_features)
 
     def multiply(self, rows: torch.Tensor, found: torch.Tensor) -> None:
         """Fill in (rows, outputs) for (rows, inputs), by operators of torch."""
-        for part, product in zip(rows.split(ROWS_AT_ONCE), found.split(ROWS_AT_ONCE), strict=True):
-            numbers, scale = _quantize(part)
+        wide = self.weight_scale.dtype
+        for part, kept in zip(rows.split(ROWS_AT_ONCE), found.split(ROWS_AT_ONCE), strict=True):
+            numbers, scale = _quantize(part.to(wide))
+            product = kept if kept.dtype == wide else torch.empty_like(kept, dtype=wide)
             torch.mul(int8_product(numbers, self.weight), scale, out=product)
             if self.bias is None:
                 product *= self.weight_scale
             else:
                 torch.addcmul(self.bias, product, self.weight_scale, out=product)
+            if product is not kept:
+                kept.copy_(product)
 
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         super()._save_to_state_dict(destination, prefix, keep_vars)
@@ -94,6 +104,10 @@ def to_int8(model: Any) -> Any:
     for name, module in list(model.named_modules()):
         if type(module) is nn.Linear and min(module.weight.shape) >= LEAST:
             model.set_submodule(name, Int8Linear(module, is_tied=id(module.weight) in embeddings))
+    for attention in model.modules():
+        if is_faster_in_bfloat16 is not None and is_faster_in_bfloat16(attention):
+            for part in (attention.q_proj, attention.k_proj, attention.v_proj):
+                part.attends = attention.config
     return model
 
 

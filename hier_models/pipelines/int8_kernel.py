@@ -1,91 +1,149 @@
-"""The kernel of int8_kernel.c: linear layers in int8 for few rows, on CPUs with AVX512-VNNI, where it was compiled.
+"""The kernels of int8_kernel.c: linear layers in int8, on CPUs with AVX512-VNNI, where they were compiled.
 
-It gives every bit that torch's operators give, so that a document gets in a batch what it gets alone. Where torch was
-compiled in another way, so that it does not, it is not used.
+They give every bit that torch's operators give, so that a document gets in a batch what it gets alone. Where torch was
+compiled in another way, so that they do not, they are not used.
 """
 
 import ctypes
 import functools
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import nn
 
+from ..models.attention_kernel import kernel_takes
 from ..models.attention_products import cpu_has
 from ..models.kernels import INSTRUCTIONS, kernels, run_parts
 from ..models.torch_kernels import is_watched, tries_well
 from .int8_hier import Int8Linear
 
 
-FEW_ROWS = 64  # for which it is faster than torch's operators
+FEW_ROWS = 64  # for which weights are read as they lie
 FEW_ROWS_OF_AMX = 8  # which multiplies many rows faster; so few wait for the weights
+MANY_ROWS = 256  # for which weights are laid out; with those between, torch's operators are as fast
 LEAST_OF_THREAD = 2**21  # weights, for which it is worth waking one up
+SIDE = 64  # outputs, and inputs, that are laid out together
+TOGETHER = 6  # rows, of many
+PIECES = 4  # of the rows, for each thread: who has done its own takes another's
 NEEDED = (*INSTRUCTIONS, "avx512_vnni")
-Kernel = Callable[..., int]
+SIGNATURES = {"linear_int8": (6, 5), "lay_out_int8": (2, 4), "linear_int8_many": (6, 5)}  # pointers, then numbers
 
 
-def multiply_few(layer: Int8Linear, rows: torch.Tensor, found: torch.Tensor) -> bool:
+def multiply_fast(layer: Int8Linear, rows: torch.Tensor, found: torch.Tensor) -> bool:
     """Fill in (rows, outputs) for (rows, inputs), or leave it to torch's operators."""
-    if torch.compiler.is_compiling() or is_watched() or not 0 < len(rows) <= FEW_ROWS:
+    if torch.compiler.is_compiling() or is_watched() or not len(rows):
         return False
-    kernel, few_rows = find_kernel()
+    library, few_rows = find_kernels()
     threads = torch.get_num_threads()
     pieces = max(1, min(threads, layer.weight.numel() // LEAST_OF_THREAD))
-    if kernel is None or len(rows) > max(1, few_rows * pieces // threads) or not _takes(layer, rows):
+    is_many = few_rows == FEW_ROWS and len(rows) >= MANY_ROWS
+    if library is None or not (is_many or len(rows) <= max(1, few_rows * pieces // threads)):
         return False
-    _run(kernel, layer, rows.contiguous(), found, pieces)
+    if not _takes(layer, rows, found):
+        return False
+    if is_many:
+        _run_many(library, layer, rows.contiguous(), found, threads)
+    else:
+        wide = found if found.dtype == torch.float32 else torch.empty_like(found, dtype=torch.float32)
+        _run_few(library, layer, rows.float().contiguous(), wide, pieces)
+        if wide is not found:
+            found.copy_(wide)
     return True
 
 
+def is_faster_in_bfloat16(attention: nn.Module) -> bool:
+    """Whether an attention of an encoder, whose states no cache keeps, has a kernel in bfloat16."""
+    from ..models.bart_body import BodyAttention
+    from ..models.local_attention import TopDownTransformerLocalAttention
+
+    if not isinstance(attention, BodyAttention | TopDownTransformerLocalAttention) or attention.is_decoder:
+        return False
+    heads = torch.empty(1, 1, 1, attention.head_dim, dtype=torch.bfloat16)
+    return cpu_has("amx_bf16") or kernel_takes(heads, heads, heads)
+
+
 @functools.cache
-def find_kernel() -> tuple[Kernel | None, int]:
-    """The kernel, where it runs and agrees with torch, and how many rows are few enough."""
-    kernel = getattr(kernels(), "linear_int8", None)
-    if kernel is None or not all(map(cpu_has, NEEDED)):
+def find_kernels() -> tuple[Any, int]:
+    """The library, where its kernels run and agree with torch, and how many rows are few."""
+    library = kernels()
+    if not all(hasattr(library, name) for name in SIGNATURES) or not all(map(cpu_has, NEEDED)):
         return None, 0
-    kernel.argtypes = [ctypes.c_void_p] * 6 + [ctypes.c_long] * 5
-    if not tries_well(_agrees, kernel):
+    for name, (pointers, numbers) in SIGNATURES.items():
+        getattr(library, name).argtypes = [ctypes.c_void_p] * pointers + [ctypes.c_long] * numbers
+    if not tries_well(_agree, library):
         return None, 0
-    return kernel, FEW_ROWS_OF_AMX if cpu_has("amx_int8") else FEW_ROWS
+    return library, FEW_ROWS_OF_AMX if cpu_has("amx_int8") else FEW_ROWS
 
 
 @torch.no_grad()
-def _agrees(kernel: Kernel) -> bool:
-    """Whether a small layer finds with the kernel what it finds with torch's operators."""
+def _agree(library: Any) -> bool:
+    """Whether a small layer finds with the kernels what it finds with torch's operators."""
     linear = nn.utils.skip_init(nn.Linear, 100, 24, dtype=torch.float32)
     for parameter in (linear.weight, linear.bias):
         parameter.copy_(torch.linspace(-9, 9, parameter.numel(), dtype=torch.float32).sin().view_as(parameter))
-    layer, rows = (
-        Int8Linear(linear, is_tied=False),
-        torch.linspace(-50, 70, 500, dtype=torch.float32).cos().view(5, 100),
-    )
-    found, wanted = rows.new_empty(5, 24), rows.new_empty(5, 24)
+    layer = Int8Linear(linear, is_tied=False)
+    rows = torch.linspace(-50, 70, 700, dtype=torch.float32).cos().view(7, 100)
+    wanted, found = torch.empty(7, 24), torch.empty(7, 24)
     layer.multiply(rows, wanted)
-    _run(kernel, layer, rows, found, pieces=1)
-    return torch.equal(found, wanted)
+    for run in (_run_few, _run_many):
+        run(library, layer, rows, found.zero_(), pieces=1)
+        if not torch.equal(found, wanted):
+            return False
+    return True
 
 
-def _takes(layer: Int8Linear, rows: torch.Tensor) -> bool:
-    """Whether all numbers lie where, and are what, the kernel reads."""
+def _takes(layer: Int8Linear, rows: torch.Tensor, found: torch.Tensor) -> bool:
+    """Whether all numbers lie where, and are what, the kernels read."""
     read = [(layer.weight.t(), torch.int8), (layer.weight_sum, torch.int32), (layer.weight_scale, torch.float32)]
     if layer.bias is not None:
         read.append((layer.bias, torch.float32))
     return (
-        (type(rows), rows.dtype, rows.device.type) == (torch.Tensor, torch.float32, "cpu")
+        (type(rows), rows.device.type) == (torch.Tensor, "cpu")
+        and {rows.dtype, found.dtype} <= {torch.float32, torch.bfloat16}
         and all(tensor.dtype == dtype and tensor.device == rows.device for tensor, dtype in read)
         and all(tensor.is_contiguous() for tensor, _ in read)
     )
 
 
-def _run(kernel: Kernel, layer: Int8Linear, rows: torch.Tensor, found: torch.Tensor, pieces: int) -> None:
+def _run_few(library: Any, layer: Int8Linear, rows: torch.Tensor, found: torch.Tensor, pieces: int) -> None:
+    """Share a layer's outputs out among threads, each of which brings all rows to int8."""
     tensors = rows, layer.weight, layer.weight_sum, layer.weight_scale, layer.bias, found
-    pointers = [None if tensor is None else tensor.data_ptr() for tensor in tensors]
+    pointers = list(map(_pointer, tensors))
     sizes = len(rows), layer.in_features, layer.out_features
 
     def run(part: tuple[int, int], held: Any = tensors) -> None:
         # What is `held` stays in memory as long as a thread writes into it, also after an interrupt.
-        if kernel(*pointers, *sizes, *part):
-            raise MemoryError(f"no memory for {len(rows)} rows of {layer.in_features} numbers in int8")
+        _check_memory(library.linear_int8(*pointers, *sizes, *part), len(rows), layer)
 
     run_parts(run, layer.out_features, pieces)
+
+
+def _run_many(library: Any, layer: Int8Linear, rows: torch.Tensor, found: torch.Tensor, pieces: int) -> None:
+    """Lay the weights out, then share the rows out among threads."""
+    inputs, outputs = layer.in_features, layer.out_features
+    panels = -(-outputs // SIDE)
+    laid_out = torch.empty(panels * SIDE, -(-inputs // SIDE) * SIDE, dtype=torch.int8)
+    tensors = rows, laid_out, layer.weight, layer.weight_sum, layer.weight_scale, layer.bias, found
+    halves = [int(tensor.dtype == torch.bfloat16) for tensor in (rows, found)]
+
+    def lay_out(part: tuple[int, int], held: Any = tensors) -> None:
+        library.lay_out_int8(_pointer(layer.weight), _pointer(laid_out), inputs, outputs, *part)
+
+    def run(part: tuple[int, int], held: Any = tensors) -> None:
+        first, last = (min(number * TOGETHER, len(rows)) for number in part)
+        read = laid_out, layer.weight_sum, layer.weight_scale, layer.bias
+        pointers = map(_pointer, (rows[first:last], *read, found[first:last]))
+        failed = library.linear_int8_many(*pointers, *halves, last - first, inputs, outputs)
+        _check_memory(failed, last - first, layer)
+
+    run_parts(lay_out, panels, pieces)
+    run_parts(run, -(-len(rows) // TOGETHER), 1 if pieces == 1 else PIECES * pieces)
+
+
+def _pointer(tensor: torch.Tensor | None) -> int | None:
+    return None if tensor is None else tensor.data_ptr()
+
+
+def _check_memory(failed: int, rows: int, layer: Int8Linear) -> None:
+    if failed:
+        raise MemoryError(f"no memory for {rows} rows of {layer.in_features} numbers in int8")

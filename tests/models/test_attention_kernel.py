@@ -149,6 +149,28 @@ def test_a_fork_has_threads_of_its_own(calls, monkeypatch):
     assert os.waitpid(process, 0)[1] == 0
 
 
+@pytest.mark.parametrize("openmp", [True, False])
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_calls_are_made_once_each_and_their_errors_are_raised(monkeypatch, openmp, threads):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    if not openmp:
+        monkeypatch.setattr(compiled_kernels, "_openmp", lambda: None)
+    for count in (1, 2, 50):
+        made = []
+        compiled_kernels.run_calls(made.append, list(range(count)))
+        assert sorted(made) == list(range(count))
+
+    def fail(number):
+        if number == 1:
+            raise MemoryError("no room for the second")
+
+    with pytest.raises(MemoryError, match="no room for the second"):
+        compiled_kernels.run_calls(fail, [0, 1, 2])
+    made = []
+    compiled_kernels.run_calls(made.append, [0, 1, 2])  # the threads are there as before
+    assert sorted(made) == [0, 1, 2]
+
+
 @needs_avx512
 def test_when_the_interpreter_ends_no_threads_are_begun(calls, monkeypatch):
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
@@ -156,6 +178,7 @@ def test_when_the_interpreter_ends_no_threads_are_begun(calls, monkeypatch):
     wanted = local_attention(*states, 64)
     pool = ThreadPoolExecutor(1)
     pool.shutdown()
+    monkeypatch.setattr(compiled_kernels, "_openmp", lambda: None)
     monkeypatch.setattr(compiled_kernels, "_pool", lambda *_: pool)
     assert torch.equal(local_attention(*states, 64), wanted)
 

@@ -13,6 +13,8 @@ from transformers import pipeline
 
 import hier_models
 from hier_models.models.attention_products import cpu_has
+from hier_models.models.bart_body import BodyAttention
+from hier_models.models.local_attention import TopDownTransformerLocalAttention
 from hier_models.pipelines import int8_hier, int8_kernel
 from hier_models.pipelines.int8_hier import ROWS_AT_ONCE, Int8Linear, to_int8, why_no_int8
 from tests.cases import CASES, collate, make_model
@@ -23,6 +25,9 @@ TEXT = (
     "The old bridge over the river was closed on Friday, after engineers had found cracks in two of its pillars. "
     "Buses now take the road along the dam, which is nine miles longer. The council wants to repair the bridge by May."
 )
+
+
+SHAPES = [(1, 1), (16, 18), (63, 7), (64, 48), (65, 130), (130, 33), (1500, 21)]  # inputs and outputs
 
 
 @pytest.fixture
@@ -72,21 +77,26 @@ needs_avx512_vnni = pytest.mark.skipif(
 
 @pytest.fixture
 def kernel_calls(compiled, monkeypatch):
-    """How often the compiled kernel was asked, of this checkout, as on a machine without AMX."""
+    """How often the compiled kernels were asked, of this checkout, as on a machine without AMX."""
     found = []
 
-    def kernel(*arguments):
-        found.append(arguments)
-        return compiled.linear_int8(*arguments)
+    def counted(kernel):
+        return lambda *arguments: found.append(arguments) or kernel(*arguments)
 
-    compiled.linear_int8.argtypes = [ctypes.c_void_p] * 6 + [ctypes.c_long] * 5
-    monkeypatch.setattr(int8_kernel, "find_kernel", lambda: (kernel, int8_kernel.FEW_ROWS))
+    for name, (pointers, numbers) in int8_kernel.SIGNATURES.items():
+        getattr(compiled, name).argtypes = [ctypes.c_void_p] * pointers + [ctypes.c_long] * numbers
+    library = SimpleNamespace(
+        linear_int8=counted(compiled.linear_int8),
+        lay_out_int8=compiled.lay_out_int8,
+        linear_int8_many=counted(compiled.linear_int8_many),
+    )
+    monkeypatch.setattr(int8_kernel, "find_kernels", lambda: (library, int8_kernel.FEW_ROWS))
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
     return found
 
 
-def with_operators(layer, rows):
-    found = rows.new_empty(len(rows), layer.out_features)
+def with_operators(layer, rows, dtype=None):
+    found = rows.new_empty(len(rows), layer.out_features, dtype=dtype or layer.weight_scale.dtype)
     with torch.no_grad():
         layer.multiply(rows, found)
     return found
@@ -94,12 +104,12 @@ def with_operators(layer, rows):
 
 @needs_avx512_vnni
 @pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize(("inputs", "outputs"), [(1, 1), (16, 18), (63, 7), (64, 48), (130, 33), (1500, 21)])
-@pytest.mark.parametrize("rows", [1, 3, 4, 5, 64])
+@pytest.mark.parametrize(("inputs", "outputs"), SHAPES)
+@pytest.mark.parametrize("rows", [1, 3, 4, 5, 64, 256, 265])
 def test_the_compiled_kernel_gives_every_bit(kernel_calls, rows, inputs, outputs, bias):
     torch.manual_seed(rows)
     layer = Int8Linear(nn.Linear(inputs, outputs, bias=bias), is_tied=False)
-    states = torch.randn(rows, inputs) * torch.tensor([1.0, 1e-3, 1e30, 1e-42, 0.0]).repeat(13)[:rows, None]
+    states = torch.randn(rows, inputs) * torch.tensor([1.0, 1e-3, 1e30, 1e-42, 0.0]).repeat(53)[:rows, None]
     wide = torch.zeros(rows, 2, inputs + 3)
     wide[:, 1, 2:-1] = states
     assert torch.equal(layer(states), with_operators(layer, states))
@@ -108,15 +118,38 @@ def test_the_compiled_kernel_gives_every_bit(kernel_calls, rows, inputs, outputs
 
 
 @needs_avx512_vnni
-def test_what_is_no_number_stays_so(kernel_calls):
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize(("inputs", "outputs"), [(63, 7), (130, 129)])
+@pytest.mark.parametrize("rows", [5, 300])
+def test_bfloat16_goes_in_and_comes_out_to_the_bit(kernel_calls, rows, inputs, outputs, bias):
+    torch.manual_seed(rows)
+    layer = Int8Linear(nn.Linear(inputs, outputs, bias=bias), is_tied=False)
+    states = torch.randn(rows, inputs).bfloat16()
+    assert torch.equal(layer(states), with_operators(layer, states.float()))
+    layer.attends = SimpleNamespace(_attn_implementation="sdpa")
+    for given in (states, states.float() * 1.01):
+        assert layer(given).dtype == torch.bfloat16
+        assert torch.equal(layer(given), with_operators(layer, given.float()).bfloat16())
+        assert torch.equal(with_operators(layer, given, torch.bfloat16), layer(given))
+    assert len(kernel_calls) == 7
+    layer.attends = SimpleNamespace(_attn_implementation="eager")  # for its weights, of float32
+    assert layer(states).dtype == torch.float32
+
+
+@needs_avx512_vnni
+@pytest.mark.parametrize("rows", [3, 300])
+def test_what_is_no_number_stays_so(kernel_calls, rows):
     layer = Int8Linear(nn.Linear(70, 20), is_tied=False)
-    states = torch.randn(3, 70)
+    states = torch.randn(rows, 70)
     states[0, 69], states[1, 3] = torch.nan, torch.inf
     found, wanted = layer(states), with_operators(layer, states)
     assert found[0].isnan().all()
     assert not found[1].isfinite().any()
     assert not wanted[:2].isfinite().any()
-    assert torch.equal(found[2], wanted[2])
+    assert torch.equal(found[2:], wanted[2:])
+    layer.attends = SimpleNamespace(_attn_implementation="sdpa")
+    assert layer(states)[0].isnan().all()
+    assert torch.equal(layer(states)[2:], found[2:].bfloat16())
 
 
 @needs_avx512_vnni
@@ -133,13 +166,23 @@ def test_a_large_layer_is_shared_out_among_threads(kernel_calls, monkeypatch, th
 
 
 @needs_avx512_vnni
+@pytest.mark.parametrize("threads", [2, 3, 100])
+def test_many_rows_are_shared_out_among_threads(kernel_calls, monkeypatch, threads):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    layer, states = Int8Linear(nn.Linear(200, 137), is_tied=False), torch.randn(int8_kernel.MANY_ROWS + 9, 200)
+    assert torch.equal(layer(states), with_operators(layer, states))
+    assert len(kernel_calls) == int8_kernel.PIECES * threads
+    assert sum(count for *_, count, _, _ in kernel_calls) == len(states)
+
+
+@needs_avx512_vnni
 def test_other_rows_and_layers_take_torchs_operators(kernel_calls):
     torch.manual_seed(0)
     linear, states = nn.Linear(64, 48), torch.randn(3, 64)
     layer = Int8Linear(linear, is_tied=False)
     with torch.no_grad():
-        layer(torch.randn(int8_kernel.FEW_ROWS + 1, 64))
-        layer(torch.randn(0, 64))
+        for count in (int8_kernel.FEW_ROWS + 1, int8_kernel.MANY_ROWS - 1, 0):
+            layer(torch.randn(count, 64))
         for dtype in (torch.bfloat16, torch.float64):
             moved = Int8Linear(linear, is_tied=False).to(dtype)
             assert torch.equal(moved(states.to(dtype)), with_operators(moved, states.to(dtype)))
@@ -184,29 +227,32 @@ def test_many_threads_leave_a_row_to_the_kernel(kernel_calls, monkeypatch):
     assert len(kernel_calls) == 1
 
 
-def test_no_memory_is_said(monkeypatch):
-    monkeypatch.setattr(int8_kernel, "find_kernel", lambda: (lambda *_: 1, int8_kernel.FEW_ROWS))
+@pytest.mark.parametrize("rows", [2, 300])
+def test_no_memory_is_said(monkeypatch, rows):
+    library = SimpleNamespace(**dict.fromkeys(int8_kernel.SIGNATURES, lambda *_: 1))
+    monkeypatch.setattr(int8_kernel, "find_kernels", lambda: (library, int8_kernel.FEW_ROWS))
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
-    with pytest.raises(MemoryError, match="no memory for 2 rows of 64 numbers in int8"):
-        Int8Linear(nn.Linear(64, 48), is_tied=False)(torch.randn(2, 64))
+    with pytest.raises(MemoryError, match=f"no memory for {rows} rows of 64 numbers in int8"):
+        Int8Linear(nn.Linear(64, 48), is_tied=False)(torch.randn(rows, 64))
 
 
 @pytest.fixture
 def found_anew():
     """The kernel is looked for again, before and after."""
-    int8_kernel.find_kernel.cache_clear()
-    yield int8_kernel.find_kernel
-    int8_kernel.find_kernel.cache_clear()
+    int8_kernel.find_kernels.cache_clear()
+    yield int8_kernel.find_kernels
+    int8_kernel.find_kernels.cache_clear()
 
 
 def test_processors_without_its_instructions_do_without(found_anew, monkeypatch):
-    monkeypatch.setattr(int8_kernel, "kernels", lambda: SimpleNamespace(linear_int8=lambda *_: 1))
+    library = SimpleNamespace(**dict.fromkeys(int8_kernel.SIGNATURES, lambda *_: 1))
+    monkeypatch.setattr(int8_kernel, "kernels", lambda: library)
     monkeypatch.setattr(int8_kernel, "cpu_has", lambda name: name != "avx512_vnni")
     assert found_anew() == (None, 0)
 
 
 def test_an_older_library_and_none_are_done_without(found_anew, monkeypatch):
-    for library in (SimpleNamespace(), None):
+    for library in (SimpleNamespace(), SimpleNamespace(linear_int8=lambda *_: 0), None):
         monkeypatch.setattr(int8_kernel, "kernels", lambda library=library: library)
         assert found_anew() == (None, 0)
         found_anew.cache_clear()
@@ -238,7 +284,7 @@ def test_a_kernel_that_finds_another_bit_than_torch_is_not_used(compiled, found_
 
 
 def test_the_trial_is_of_torchs_operators(trial, monkeypatch):
-    """They have the many rows of an encoder, to which the compiled kernel is no help."""
+    """They do what the compiled kernels leave them, or all where there are none."""
     product = int8_hier.int8_product
     monkeypatch.setattr(int8_hier, "int8_product", lambda *given: time.sleep(0.02) or product(*given))
     assert "no faster" in trial()
@@ -255,6 +301,34 @@ def test_every_family(name, always):
     assert any(isinstance(module, Int8Linear) for module in model.modules())
     assert not torch.equal(got, want)
     assert (got - want).norm() < 0.1 * want.norm()
+
+
+@pytest.mark.parametrize("name", ["hat_bart", "top_down_transformer"])
+def test_what_an_encoder_attends_with_is_bfloat16_where_that_is_faster(name, always, monkeypatch):
+    """But for its weights, and what caches keep."""
+    monkeypatch.setattr(int8_hier, "is_faster_in_bfloat16", lambda module: is_ours(module) and not module.is_decoder)
+
+    def is_ours(module):
+        return isinstance(module, BodyAttention | TopDownTransformerLocalAttention)
+
+    case = CASES[name]
+    model, wide = to_int8(make_model(case, std=0.1)), make_model(case, std=0.1)
+    monkeypatch.setattr(int8_hier, "is_faster_in_bfloat16", None)
+    to_int8(wide)
+    batch = collate(case, [case.make_document(17, 0), case.make_document(12, 1)])
+    inputs = case.inputs(batch, torch.randint(5, 50, (2, 6), generator=torch.Generator().manual_seed(1)))
+    narrow = [name for name, module in model.named_modules() if getattr(module, "attends", None) is not None]
+    assert all(".encoder." in name for name in narrow)
+    assert {name.rpartition(".")[2] for name in narrow} == {"q_proj", "k_proj", "v_proj"}
+    with torch.no_grad():
+        got, want = model(**inputs).logits, wide(**inputs).logits
+        assert (got - want).norm() < 0.02 * want.norm()
+        assert not torch.equal(got, want)
+        for one in (model, wide):
+            one.set_attn_implementation("eager")
+        got, want = (one(**inputs, output_attentions=True) for one in (model, wide))
+    assert torch.equal(got.logits, want.logits)
+    assert torch.equal(got.encoder_attentions[0], want.encoder_attentions[0])
 
 
 def test_pipeline_loads_mini_in_int8(always):
