@@ -1,8 +1,8 @@
 """Linear layers in int8 on CPUs: `dtype="int8"`.
 
 A layer's weights are brought to int8 once, output by output; what it reads, as it comes, row by row, so that a
-document gets in a batch what it gets alone. What is no linear layer stays float32, but for what an encoder attends
-with where attention in bfloat16 is faster.
+document gets in a batch what it gets alone. What is no linear layer stays float32, but for what encoders of long
+documents attend with, where bfloat16 is faster.
 """
 
 import functools

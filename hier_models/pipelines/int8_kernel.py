@@ -52,11 +52,11 @@ def multiply_fast(layer: Int8Linear, rows: torch.Tensor, found: torch.Tensor) ->
 
 
 def is_faster_in_bfloat16(attention: nn.Module) -> bool:
-    """Whether an attention of an encoder, whose states no cache keeps, has a kernel in bfloat16."""
-    from ..models.bart_body import BodyAttention
+    """Whether an attention is one of long documents, whose states no cache keeps, and has a kernel in bfloat16."""
     from ..models.local_attention import TopDownTransformerLocalAttention
+    from ..models.top_down_layers import TopDownTransformerSegmentAttention
 
-    if not isinstance(attention, BodyAttention | TopDownTransformerLocalAttention) or attention.is_decoder:
+    if not isinstance(attention, TopDownTransformerLocalAttention | TopDownTransformerSegmentAttention):
         return False
     heads = torch.empty(1, 1, 1, attention.head_dim, dtype=torch.bfloat16)
     return cpu_has("amx_bf16") or kernel_takes(heads, heads, heads)

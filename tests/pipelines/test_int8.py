@@ -13,8 +13,6 @@ from transformers import pipeline
 
 import hier_models
 from hier_models.models.attention_products import cpu_has
-from hier_models.models.bart_body import BodyAttention
-from hier_models.models.local_attention import TopDownTransformerLocalAttention
 from hier_models.pipelines import int8_hier, int8_kernel
 from hier_models.pipelines.int8_hier import ROWS_AT_ONCE, Int8Linear, to_int8, why_no_int8
 from tests.cases import CASES, collate, make_model
@@ -303,23 +301,25 @@ def test_every_family(name, always):
     assert (got - want).norm() < 0.1 * want.norm()
 
 
-@pytest.mark.parametrize("name", ["hat_bart", "top_down_transformer"])
-def test_what_an_encoder_attends_with_is_bfloat16_where_that_is_faster(name, always, monkeypatch):
+def test_what_encoders_of_long_documents_attend_with_is_bfloat16_where_that_is_faster(always, monkeypatch):
     """But for its weights, and what caches keep."""
-    monkeypatch.setattr(int8_hier, "is_faster_in_bfloat16", lambda module: is_ours(module) and not module.is_decoder)
-
-    def is_ours(module):
-        return isinstance(module, BodyAttention | TopDownTransformerLocalAttention)
-
-    case = CASES[name]
+    case = CASES["top_down_transformer"]
+    monkeypatch.setattr(int8_kernel, "kernel_takes", lambda *_: True)
     model, wide = to_int8(make_model(case, std=0.1)), make_model(case, std=0.1)
+    other = to_int8(make_model(CASES["hat_bart"], std=0.1))
     monkeypatch.setattr(int8_hier, "is_faster_in_bfloat16", None)
     to_int8(wide)
+    narrow, none = (
+        [name for name, module in one.named_modules() if getattr(module, "attends", None) is not None]
+        for one in (model, other)
+    )
+    assert not none
+    assert all(".encoder.layers." in name for name in narrow)
+    assert {name.split(".", 4)[4] for name in narrow} == {
+        f"{attention}.{part}_proj" for attention in ("self_attn", "segment_attn") for part in "qkv"
+    }
     batch = collate(case, [case.make_document(17, 0), case.make_document(12, 1)])
     inputs = case.inputs(batch, torch.randint(5, 50, (2, 6), generator=torch.Generator().manual_seed(1)))
-    narrow = [name for name, module in model.named_modules() if getattr(module, "attends", None) is not None]
-    assert all(".encoder." in name for name in narrow)
-    assert {name.rpartition(".")[2] for name in narrow} == {"q_proj", "k_proj", "v_proj"}
     with torch.no_grad():
         got, want = model(**inputs).logits, wide(**inputs).logits
         assert (got - want).norm() < 0.02 * want.norm()
