@@ -14,7 +14,7 @@ from . import loading, options
 from .documents import PHRASES, STDIN_NAME, open_documents, read_text
 from .errors import MistakeError, check_not_the_data, check_parent, given, mistakes, say
 from .extractive import is_extractive
-from .jobs import check_all_sources
+from .jobs import check_query
 from .options import Dtype, InputsFirst, command
 from .reporting import tokens_were
 
@@ -90,7 +90,7 @@ def inspect_attention(
     generation = loading.generation_settings(max_length, min_length, num_beams, settings)
     pipe = loading.load_pipeline(model, device, dtype)
     generation = loading.with_length(pipe, length, generation)
-    check_all_sources(pipe, [{"id": name, **document}], max_source_length, given("phrase", "phrases_column"))
+    check_query({"id": name, **document}, given("phrase", "phrases_column"))
     # What `summarize` reads of it: of what is too long what says the most, or what a record's query asks for.
     example = pipe.preprocess({**document, PHRASES: phrases}, max_source_length=max_source_length)["examples"]
     kind, read, _ = example.source

@@ -169,16 +169,21 @@ def check_all_sources(
     if not segments and not highlighting and not of_reading:
         return
     for document in documents:
-        for option in of_reading if QUERY in document else ():
-            if option != "--phrases-column" or PHRASES in document:
-                chosen = f"its column `{QUERY}` chooses what is read of it"
-                raise MistakeError(f"{document['id']}: {chosen}; leave out {option}, or take the column away")
+        check_query(document, of_reading)
         one = {name: [value] for name, value in document.items()}
         if segments and "turns" in document:
             check_roles(one, segments)
         if highlighting and document.get(PHRASES):
             kind = next(kind for kind in KINDS if kind in document)
             check_phrases(one, kind, pipe.processor, max_source_length or pipe._source_limit(None))
+
+
+def check_query(document: dict[str, Any], of_reading: Sequence[str]) -> None:
+    """Refuse options that leave no choice to a record's query."""
+    for option in of_reading if QUERY in document else ():
+        if option != "--phrases-column" or PHRASES in document:
+            chosen = f"its column `{QUERY}` chooses what is read of it"
+            raise MistakeError(f"{document['id']}: {chosen}; leave out {option}, or take the column away")
 
 
 @contextmanager

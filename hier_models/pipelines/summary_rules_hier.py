@@ -68,7 +68,10 @@ class SummaryRules(DocumentPipeline):
             share = None if least is None else least // len(page), max(1, most // len(page))
             for part in page:
                 part.notes["share"] = share
-        settings["max_new_tokens"] = max(part.notes["share"][1] for page in pages for part in page)
+        # One more than any share, whose end is then the paragraph's own and not that of the longest in a batch.
+        room = self._length_settings("long")["max_new_tokens"]
+        longest = max(part.notes["share"][1] for page in pages for part in page)
+        settings["max_new_tokens"] = max(longest, min(longest + 1, room))
         return settings
 
     def _knows_lengths(self) -> bool:

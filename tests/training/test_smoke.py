@@ -26,6 +26,7 @@ FIRST = (
     "long_summaries",
     "queries",
     "tagger",
+    "mini_phrases_tagger",
     "warm_up_64",
     "warm_up_256",
     "warm_up_512",
