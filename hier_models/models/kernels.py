@@ -58,7 +58,8 @@ def _run_in_team(run: Callable[[Any], None], calls: Sequence[Any], threads: int)
         except BaseException as error:  # raised behind the team, by who called
             failed.append(error)
 
-    openmp.GOMP_parallel(_MEMBER(take_part), None, min(threads, len(calls)), 0)
+    # As many as torch takes: of a smaller team OpenMP would end the other threads.
+    openmp.GOMP_parallel(_MEMBER(take_part), None, threads, 0)
     if failed:
         raise failed[0]
     return True

@@ -1,7 +1,7 @@
 """Linear layers in int8 on CPUs: `dtype="int8"`.
 
-A layer's weights are brought to int8 once, output by output; what it reads, as it comes, row by row, so that a
-document gets in a batch what it gets alone. What is no linear layer stays float32, but for what encoders of long
+A layer's weights are brought to int8 once, output by output; what it reads, as it comes, row by row, so that it gives
+a document in a batch what it gives it alone. What is no linear layer stays float32, but for what encoders of long
 documents attend with, where bfloat16 is faster.
 """
 

@@ -63,15 +63,21 @@ class SummaryRules(DocumentPipeline):
         if most is None:
             most = self._length_settings("long")["max_new_tokens"] if total is None else total - 1
         whole, new = (settings.pop(name, None) for name in ("min_length", "min_new_tokens"))
-        least = new if whole is None else whole - 1
+        if whole is None and new is None:
+            own = self.model.generation_config
+            whole, new = own.min_length or None, own.min_new_tokens
+        least = new if new is not None else None if whole is None else whole - 1
+        positions = self._positions("decoder")
+        room = most if positions is None else positions - 1
         for page in pages:
-            share = None if least is None else least // len(page), max(1, most // len(page))
+            share = None if least is None else max(0, least) // len(page), min(max(1, most // len(page)), room)
             for part in page:
                 part.notes["share"] = share
-        # One more than any share, whose end is then the paragraph's own and not that of the longest in a batch.
-        room = self._length_settings("long")["max_new_tokens"]
         longest = max(part.notes["share"][1] for page in pages for part in page)
-        settings["max_new_tokens"] = max(longest, min(longest + 1, room))
+        # One more than any share, whose end is then the paragraph's own and not that of the longest in a batch.
+        settings["max_new_tokens"] = longest + 1 if positions is None else min(longest + 1, room)
+        if least is not None:
+            settings["min_new_tokens"] = 0
         return settings
 
     def _knows_lengths(self) -> bool:
@@ -128,7 +134,7 @@ class SummaryRules(DocumentPipeline):
         for place, example in enumerate(examples):
             own_least, own_most = example.notes.get("share", (None, None))
             least = own_least if own_least is not None else usual[place] if usual else 0
-            limits = [] if own_most is None else [begun + own_most - 1]
+            limits = [] if own_most is None else [begun + max(1, own_most - 1)]  # at least the token of the length
             if usual and own_least is None:
                 limits.append(begun + 1 + self._most_tokens(example))  # behind the token of the length
             if limits:

@@ -22,6 +22,7 @@ from hier_models.hub import browser_page
 from hier_models.hub.browser_page import RUNTIME, SCRIPTS, VERSION, export_page
 from hier_models.hub.onnx_running import OnnxSummarizer
 from hier_models.pipelines.document_pipeline_hier import DocumentPipeline
+from hier_models.pipelines.long_documents_hier import page_of
 from hier_models.pipelines.written_form_hier import restore_written_form
 from tests.cli.commands import mistake, run
 from tests.models.test_mini import FERRY
@@ -367,6 +368,22 @@ def test_summaries_are_as_long_as_those_of_python(in_node, mini, monkeypatch: py
     expected = [summarize(text, length=length, paragraphs=1)[0]["summary_text"] for text, length in asked]
     assert found == expected
     assert len({len(summary) for summary in found}) > 4
+
+
+def test_a_page_has_the_sentences_of_pythons(in_node, mini):
+    _, processor = mini
+    tokenizer = processor.tokenizer
+    cases = [["Bees fly far and", "Bees fly.", "They"], ["Bees fly far and"], ["Bees fly. They", "Bees rest."], [""]]
+    ids = [[tokenizer(text)["input_ids"] for text in paragraphs] for paragraphs in cases]
+    code = """(() => {
+        const tokenizer = new own.Tokenizer(JSON.parse(given.tokenizer));
+        const summarizer = new own.Summarizer(null, {}, tokenizer, given.settings);
+        return given.ids.map((paragraphs) => summarizer.page(paragraphs));
+    })()"""
+    settings = {**browser_page._settings(*mini), "least_repeated": 5}
+    found = in_node(code, settings=settings, tokenizer=tokenizer.backend_tokenizer.to_str(), ids=ids)
+    assert found == [page_of(paragraphs, tokenizer, processor=processor) for paragraphs in ids]
+    assert [tokenizer.decode(page) for page in found[:2]] == ["bees fly.", "bees fly far and"]
 
 
 def test_the_scripts_are_of_this_version():

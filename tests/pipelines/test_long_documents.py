@@ -349,6 +349,29 @@ def test_a_page_of_ones_own_length_is_divided_among_the_parts_that_there_are(pag
     assert both == [written(document, length="long") for document in (short, three)]
 
 
+@pytest.mark.parametrize("drawn", [{}, {"do_sample": True}, {"num_beams": 2}])
+def test_a_page_that_is_too_short_for_a_checkpoints_own_least_length_ends_all_the_same(pages, drawn):
+    short, three = "A bee flies far away.", " ".join(f"Bee number {number} flies far." for number in range(12))
+    config = pages.model.generation_config
+    config.forced_eos_token_id = None
+    for own in ({"min_length": 31}, {"min_new_tokens": 30}):
+        config.update(min_length=None, min_new_tokens=None)
+        config.update(**own)
+        for asked in ({"max_new_tokens": 12}, {"max_new_tokens": 12, "min_length": 0}, {"max_new_tokens": 3}):
+            for document in (short, three):
+                ids = pages(document, length="long", return_tensors=True, **{"num_beams": 1, **drawn}, **asked)
+                words = [token for token in ids[0]["summary_token_ids"] if token > 0]
+                assert 2 <= len(words) <= 3 + asked["max_new_tokens"]  # with the tokens that frame a page
+    assert pages(three, length="long", min_new_tokens=0, max_new_tokens=9, num_beams=1)[0].keys() == {"summary_text"}
+
+
+def test_more_than_the_decoder_has_positions_is_no_matter_of_the_batch(pages):
+    short, three = "A bee flies far away.", " ".join(f"Bee number {number} flies far." for number in range(12))
+    options = {"length": "long", "max_new_tokens": pages._positions("decoder") + 5}
+    alone = [pages(document, **options)[0] for document in (short, three)]
+    assert pages([short, three], batch_size=2, **options) == alone
+
+
 def test_pages_in_batches_and_in_several_forms(pages):
     texts = [" ".join(f"Bee {number} flies {far}." for number in range(12)) for far in ("far", "near")]
     texts.append("A bee flies.")  # one part

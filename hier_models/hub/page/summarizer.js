@@ -526,7 +526,8 @@ export class Summarizer {
     if (length !== undefined) Object.assign(given, { forced_bos_token_id: lengths[length].id, max_new_tokens: lengths[length].most });
     if (isPage) {
       given.forced_bos_token_id = lengths.short.id;
-      for (const name of ["max_new_tokens", "min_new_tokens", "min_length"]) if (given[name]) given[name] = Math.floor(given[name] / settings.paragraphs);
+      for (const name of ["max_new_tokens", "min_new_tokens", "min_length"]) if (given[name]) given[name] = Math.floor(given[name] / parts.length);
+      given.most = Math.max(1, given.max_new_tokens - 1); // a paragraph ends itself
     }
     const form = new WrittenForm(text, this.writing), written = (ids) => form.restore(tokenizer.decode(ids));
     let summary = [], goesOn = true;
@@ -546,11 +547,11 @@ export class Summarizer {
   async write(text, given, report) {
     const { settings, tokenizer } = this, { bos_token_id: bos, max_source_length: limit } = settings, source = this.framed(text, limit);
     const ends = [given.eos_token_id].flat(), asked = Object.values(settings.lengths).find(({ id }) => id === given.forced_bos_token_id);
-    let least = given.min_new_tokens ?? Math.max(0, (given.min_length ?? 0) - 1), most = Infinity;
+    let least = given.min_new_tokens ?? Math.max(0, (given.min_length ?? 0) - 1), most = given.most ?? Infinity;
     if (given.min_new_tokens == null && given.min_length == null && asked) {
       const own = source.filter((id) => !tokenizer.special.has(id)).length;
       least = Math.min(asked.least, Math.floor(source.length / 3), given.max_new_tokens - 1);
-      most = 1 + (own && Math.max(Math.min(settings.most_of_short, own), Math.floor(2 * source.length / 3))); // and the length's token
+      most = Math.min(most, 1 + (own && Math.max(Math.min(settings.most_of_short, own), Math.floor(2 * source.length / 3)))); // and the length's token
     }
     const special = [...tokenizer.special].filter((id) => id === ends[0] || id !== tokenizer.unknown && id !== settings.mask_token_id);
     const faithful = settings.faithful ? new Faithful(this.pieces, source, tokenizer.encode(text), special) : null;
@@ -569,13 +570,13 @@ export class Summarizer {
     }
   }
 
-  /** The tokens of paragraphs, without sentences that have no end, and those that are there already. */
-  page(paragraphs) {
+  /** The tokens of paragraphs, without sentences that have no end, unless there are no others, and those that are there already. */
+  page(paragraphs, least = 0) {
     const page = [], seen = new Set();
     for (const ids of paragraphs) {
       const tokens = ids.filter((id) => !this.tokenizer.special.has(id)), cuts = [0];
       tokens.forEach((id, place) => { if (/[.!?…]$/.test(this.tokenizer.decode([id]))) cuts.push(place + 1); });
-      const rest = cuts.length > 1 ? this.tokenizer.decode(tokens.slice(cuts.at(-1))) : "";
+      const rest = cuts.length > least ? this.tokenizer.decode(tokens.slice(cuts.at(-1))) : "";
       if (!rest.replace(CLOSERS, "")) cuts.push(tokens.length);
       for (let n = 1; n < cuts.length; n++) {
         const sentence = tokens.slice(cuts[n - 1], cuts[n]), key = sentence.join();
@@ -583,7 +584,7 @@ export class Summarizer {
         seen.add(key);
       }
     }
-    return page;
+    return page.length || least ? page : this.page(paragraphs, 1);
   }
 
   async encode(ids, bos) {
