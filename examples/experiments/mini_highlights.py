@@ -40,7 +40,10 @@ def main() -> None:
     base = Path("runs/experiments/mini_bart")
     base.mkdir(parents=True, exist_ok=True)
     for name in ("model.safetensors", "tokenizer.json", "tokenizer_config.json", "generation_config.json"):
-        shutil.copy(PLAIN / name, base / name)
+        # Another file in its place: a training that began with the old one has its weights mapped to it, and would
+        # lose what it has learned if that were written over.
+        shutil.copy(PLAIN / name, base / f"{name}.unfinished")
+        (base / f"{name}.unfinished").replace(base / name)
     config = json.loads((PLAIN / "config.json").read_text(encoding="utf-8"))
     # HAT-BART without hierarchical layers is BART.
     config |= {"model_type": "bart", "architectures": ["BartForConditionalGeneration"]}
