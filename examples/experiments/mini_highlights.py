@@ -11,25 +11,21 @@ import json
 import shutil
 from pathlib import Path
 
-from prepare import with_phrases_of_summaries, write
+from prepare import phrases_there, with_phrases_of_summaries, write
 from tqdm import tqdm
 
 from hier_models.data.stopwords import load_stopwords
 from hier_models.models.phrase_ranking import ImportantPhrases, TitlePhrases
-from hier_models.models.phrase_words import find_phrase
 
 
 PLAIN = Path("runs/experiments/mini_plain")
 PAIRS = Path("experiments/mini/pairs")
 
 
-def of_title(row: dict[str, str]) -> list[tuple[str, float]]:
+def of_title(finder: TitlePhrases, row: dict[str, str]) -> list[tuple[str, float]]:
     """The phrases of a title that its document has."""
-    finder = TitlePhrases(load_stopwords("en"), lengths=(1, 2, 3))
-    document = row["document"]
-    found = finder.find(f"{row['title']}\n\n{document}") if row["title"] else []
-    there = (phrase for phrase in found if any(find_phrase(phrase.text, document, 0, len(document))))
-    return [(phrase.text, phrase.value) for phrase in there]
+    found = finder.find(f"{row['title']}\n\n{row['document']}") if row["title"] else []
+    return phrases_there(found, [row["document"]])
 
 
 def main() -> None:
@@ -50,11 +46,11 @@ def main() -> None:
     (base / "config.json").write_text(json.dumps(config, indent=2), encoding="utf-8")
 
     files = {"train": "last", "validation": "compared_validation", "test": "compared_test"}
-    parts = {}
+    titles, parts = TitlePhrases(load_stopwords("en"), lengths=(1, 2, 3)), {}
     for part, name in files.items():
         lines = (PAIRS / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
         rows = [json.loads(line) for line in tqdm(lines, desc=part, unit=" documents")]
-        parts[part] = [{**row, "documents": [row["document"]], "title_phrases": of_title(row)} for row in rows]
+        parts[part] = [{**row, "documents": [row["document"]], "title_phrases": of_title(titles, row)} for row in rows]
     finder = tagger and ImportantPhrases(tagger, load_stopwords("en"))
     for part, rows in with_phrases_of_summaries(parts).items():
         for row in tqdm(rows, desc=f"tagging {part}", unit=" documents") if finder else []:

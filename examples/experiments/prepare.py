@@ -24,6 +24,7 @@ from hier_models.data.poems import quatrain
 from hier_models.data.record_readers import read_records
 from hier_models.data.stopwords import load_stopwords
 from hier_models.models.key_phrase_extraction import KeyPhraseExtractor
+from hier_models.models.phrase_spans import Phrase
 from hier_models.models.phrase_words import find_phrase
 from hier_models.models.sentence_splitting import split_sentences
 
@@ -444,13 +445,19 @@ def with_phrases_of_summaries(parts: dict[str, list[Row]]) -> dict[str, list[Row
     """
     extractor = KeyPhraseExtractor(load_stopwords("en")).fit(row["documents"] for row in parts["train"])
 
-    def phrases(row: Row) -> list[tuple[str, float]]:
-        found = [(phrase.text, phrase.value) for phrase in extractor.find(row["summary"])]
-        return [
-            item for item in found if any(list(find_phrase(item[0], text, 0, len(text))) for text in row["documents"])
-        ]
+    def with_phrases(row: Row) -> Row:
+        return {**row, "phrases": phrases_there(extractor.find(row["summary"]), row["documents"])}
 
-    return {part: [{**row, "phrases": phrases(row)} for row in rows] for part, rows in parts.items()}
+    return {part: list(map(with_phrases, rows)) for part, rows in parts.items()}
+
+
+def phrases_there(found: Iterable[Phrase], documents: Sequence[str]) -> list[tuple[str, float]]:
+    """Those phrases, with their values, that one of the documents has."""
+
+    def is_there(phrase: Phrase) -> bool:
+        return any(any(find_phrase(phrase.text, text, 0, len(text))) for text in documents)
+
+    return [(phrase.text, phrase.value) for phrase in found if is_there(phrase)]
 
 
 def passages(rows: Sequence[Row], words: Sequence[int]) -> Iterator[Row]:

@@ -32,12 +32,12 @@ def kernels() -> ctypes.CDLL | None:
 
 def run_calls(run: Callable[[Any], None], calls: Sequence[Any]) -> None:
     """Run calls of a kernel on as many threads as torch has."""
-    threads = torch.get_num_threads()
+    threads = torch.get_num_threads() if len(calls) > 1 else 1
     done: Iterator[None]
-    if threads > 1 and len(calls) > 1 and _run_in_team(run, calls, threads):
+    if threads > 1 and _run_in_team(run, calls, threads):
         return
     try:
-        done = map(run, calls) if threads == 1 or len(calls) == 1 else _pool(threads, os.getpid()).map(run, calls)
+        done = map(run, calls) if threads == 1 else _pool(threads, os.getpid()).map(run, calls)
     except RuntimeError:  # the interpreter is about to end, and begins no more threads
         done = map(run, calls)
     for _ in done:

@@ -73,9 +73,7 @@ class SummaryRules(DocumentPipeline):
             share = None if least is None else max(0, least) // len(page), min(max(1, most // len(page)), room)
             for part in page:
                 part.notes["share"] = share
-        longest = max(part.notes["share"][1] for page in pages for part in page)
-        # One more than any share, whose end is then the paragraph's own and not that of the longest in a batch.
-        settings["max_new_tokens"] = longest + 1 if positions is None else min(longest + 1, room)
+        settings["max_new_tokens"] = room  # each ends by itself
         if least is not None:
             settings["min_new_tokens"] = 0
         return settings
