@@ -72,6 +72,15 @@ class Journal:
         return ValueError(f"{self.path}:{line} is no {self.product} of an earlier run; give another place")
 
 
+def is_begun(path: Path) -> bool:
+    """Whether a file holds what a job has done, which could go on."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as lines:
+        first = lines.readline()
+    return first.startswith(_BEGINS) and _is_json(first) and "input" in json.loads(first)
+
+
 def _is_json(line: bytes) -> bool:
     """Whether a line is whole, of whoever it is."""
     try:

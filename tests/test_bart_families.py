@@ -137,6 +137,21 @@ def test_without_gradients_many_tokens_widen_in_parts(family, folder, monkeypatc
     assert widths[3:] == [(8, 20), (8, 20), (8, 20), (6, 20)] * 3 + [(1, 8, 20)] * 3
 
 
+@pytest.mark.parametrize("autocast", [False, True])
+def test_behind_attention_some_tokens_at_a_time_are_updated(family, folder, autocast, monkeypatch):
+    """So that what is between stays in the processor's cache: norms too see no more of them."""
+    encoder = family.summarizer.from_pretrained(folder, **family.plain).eval().get_encoder()
+    sizes: list[int] = []
+    for layer in encoder.layers:
+        layer.final_layer_norm.register_forward_hook(lambda *call: sizes.append(call[-1].shape[:-1].numel()))
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+        whole = encoder(make_source(15, batch=2)).last_hidden_state
+        monkeypatch.setattr(bart_body, "TOKENS_AT_ONCE", 8)
+        parts = encoder(make_source(15, batch=2)).last_hidden_state
+    assert sizes == [30] * 3 + [8, 8, 8, 6] * 3
+    torch.testing.assert_close(parts, whole)  # types too
+
+
 @pytest.mark.parametrize("activation_dropout", [0.0, 0.3])
 def test_training_keeps_expanded_states_once(family, folder, activation_dropout):
     """What becomes of them is made again, with the same dropout: loss and gradients are BART's, which keeps it."""

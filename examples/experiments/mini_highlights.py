@@ -11,11 +11,12 @@ import json
 import shutil
 from pathlib import Path
 
-from prepare import phrases_there, with_phrases_of_summaries, write
+from prepare import phrases_there, with_phrases_of_summaries
 from tqdm import tqdm
 
 from hier_models.data.stopwords import load_stopwords
 from hier_models.models.phrase_ranking import ImportantPhrases, TitlePhrases
+from hier_models.training.evaluation import write_json_lines
 
 
 PLAIN = Path("runs/experiments/mini_plain")
@@ -56,7 +57,7 @@ def main() -> None:
         for row in tqdm(rows, desc=f"tagging {part}", unit=" documents") if finder else []:
             row["tagger_phrases"] = [(phrase.text, phrase.value) for phrase in finder.find(row["document"])]
         kept = ({key: value for key, value in row.items() if key != "documents"} for row in rows)
-        write(Path("experiments/mini_phrases") / f"{part}.jsonl", kept)
+        write_json_lines(Path("experiments/mini_phrases") / f"{part}.jsonl", kept)
 
 
 if __name__ == "__main__":

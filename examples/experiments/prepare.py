@@ -27,6 +27,7 @@ from hier_models.models.key_phrase_extraction import KeyPhraseExtractor
 from hier_models.models.phrase_spans import Phrase
 from hier_models.models.phrase_words import find_phrase
 from hier_models.models.sentence_splitting import split_sentences
+from hier_models.training.evaluation import write_json_lines
 
 
 Row = dict[str, Any]
@@ -372,13 +373,6 @@ def texts_of(row: Row) -> list[str]:
     return [row["context"]] if "context" in row else texts_of_record(row)
 
 
-def write(path: Path, rows: Iterable[Row]) -> None:
-    """Write JSON lines."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", encoding="utf-8") as stream:
-        stream.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-
-
 def size(rows: Sequence[Row]) -> dict[str, int]:
     """Count documents and their words (of Chinese, characters)."""
     words = 0
@@ -673,7 +667,7 @@ def prepare(
             )
             numbers["train"], left_out = numbers["train"] + len(listed), left_out + listed
         for part in PARTS:
-            write(output / name / f"{part}.jsonl", parts[part])
+            write_json_lines(output / name / f"{part}.jsonl", parts[part])
         counts[name] |= {part: size(parts[part]) for part in PARTS}
         counts[name]["left_out"] = numbers
         made[name] = parts
@@ -684,12 +678,12 @@ def prepare(
     else:  # as with poems alone, which the warm-up does not take: finished files stay
         parts = {}
     for part, rows in parts.items():
-        write(output / "warm_up" / f"{part}.jsonl", rows)
-        write(output / "passages" / f"{part}.jsonl", passages(rows, PASSAGE_WORDS))
-        write(output / "long_passages" / f"{part}.jsonl", passages(rows, LONG_PASSAGE_WORDS))
+        write_json_lines(output / "warm_up" / f"{part}.jsonl", rows)
+        write_json_lines(output / "passages" / f"{part}.jsonl", passages(rows, PASSAGE_WORDS))
+        write_json_lines(output / "long_passages" / f"{part}.jsonl", passages(rows, LONG_PASSAGE_WORDS))
     if "citances" in made:
         for part, rows in with_phrases_of_summaries(made["citances"]).items():
-            write(output / "citances_phrases" / f"{part}.jsonl", rows)
+            write_json_lines(output / "citances_phrases" / f"{part}.jsonl", rows)
     for name, folder in (("squad", "cloze"), ("cmrc", "cloze_cmrc")):
         if name in made:
             clozes = {
@@ -697,14 +691,14 @@ def prepare(
             }
             # With the questions that people asked, so that the vocabulary has their words.
             all_questions = [*clozes["train"], *made[name]["train"]]
-            write(output / folder / "train.jsonl", all_questions)
+            write_json_lines(output / folder / "train.jsonl", all_questions)
             if name == "squad":
                 for part, rows in ({**made[name], "train": all_questions}).items():
-                    write(output / "questions" / f"{part}.jsonl", questions(rows))
-            write(output / folder / "validation.jsonl", clozes["validation"][:MOST_CLOZES])
+                    write_json_lines(output / "questions" / f"{part}.jsonl", questions(rows))
+            write_json_lines(output / folder / "validation.jsonl", clozes["validation"][:MOST_CLOZES])
     if glove is not None:
         write_glove(glove, output / "glove.txt")
-    write(output / "left_out.jsonl", left_out)
+    write_json_lines(output / "left_out.jsonl", left_out)
     (output / "counts.json").write_text(json.dumps(counts, indent=1) + "\n", encoding="utf-8")
     typer.echo(table(counts))
     typer.echo(f"{output}: a folder for each; counts.json has these numbers, left_out.jsonl what shares text")

@@ -59,6 +59,7 @@ class Documents:
                 text = re.sub(r"\b(text|phrases)_column=…", r"--\1-column", str(error))
                 text = re.sub(r"^source: ", "INPUT: ", text)
                 text = text.replace("set_aside_file: ", "--set-aside: ")
+                text = re.sub(r"^split: (.*)pass split=… with one of them", r"INPUT: \1name the files of one", text)
                 for actual, known in self.names.items():
                     text = text.replace(actual, known)
                 raise MistakeError(text) from error

@@ -12,6 +12,7 @@ import typer
 from ..checkpoints import MINI_NAME, resolve_checkpoint
 from ..cores import on_cores
 from ..families import FAMILIES
+from ..journal import is_begun
 from . import loading, options
 from .documents import PHRASES, QUERY
 from .errors import MistakeError, check_not_the_data, check_parent, given, mistakes, say
@@ -84,7 +85,7 @@ def evaluate(
     if importance_tagger is not None and oracle_importance:
         raise MistakeError("--importance-tagger and --oracle-importance exclude each other; leave one out")
     loading.check_checkpoint(model)
-    generation = loading.generation_settings(max_length, min_length, num_beams, settings)
+    generation = loading.generation_settings(max_length, min_length, num_beams, settings, length=length)
     if selected_rows and predictions is not None:
         raise MistakeError("--predictions: not with --selected-rows, whose numbers each have summaries of their own")
     loading.quiet()
@@ -154,7 +155,7 @@ def evaluate(
         else:
             pipe = loading.load_pipeline(model, device, dtype, importance_tagger=importance_tagger)
             loading.check_highlights(pipe, phrases_column)
-            if not pipe._task_params().get("reads_query"):
+            if QUERY in documents.column_names and not pipe._task_params().get("reads_query"):
                 if any(documents[QUERY]):
                     say(f"`{QUERY}` is not looked at here; `hier-models summarize` chooses by it what is read.")
                 documents = documents.remove_columns(QUERY)
@@ -299,6 +300,10 @@ def _check_outputs(data: Path, files: dict[str, Path | None]) -> None:
         if file.is_dir():
             raise MistakeError(f"{option}: {file} is a folder; give a file")
         check_not_the_data(file, option, data)
+        if is_begun(file):
+            raise MistakeError(
+                f"{option}: {file} is what another command has made, and goes on with; give another file"
+            )
         check_parent(file, option)
     if len({file.resolve() for file in given_files.values()}) < len(given_files):
         raise MistakeError(f"{option}: {file} is also the file of {next(iter(given_files))}; give another")

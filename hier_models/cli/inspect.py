@@ -87,7 +87,7 @@ def inspect_attention(
     name = document.pop("id")
     phrases = loading.read_phrases(phrase) if phrase else document.get(PHRASES)
     summary_text = None if summary is None else read_text(summary, str(summary)).strip()
-    generation = loading.generation_settings(max_length, min_length, num_beams, settings)
+    generation = loading.generation_settings(max_length, min_length, num_beams, settings, length=length)
     pipe = loading.load_pipeline(model, device, dtype)
     generation = loading.with_length(pipe, length, generation)
     check_query({"id": name, **document}, given("phrase", "phrases_column"))

@@ -140,11 +140,18 @@ def generation_settings(
     num_beams: int | None,
     others: list[str] | None,
     besides: Iterable[str] = (),  # settings of a pipeline's own
+    length: Length | None = None,
 ) -> dict[str, Any]:
-    """Gather the arguments of `generate` from the options."""
+    """Gather the arguments of `generate` from the options, of which one may be a length that has a limit itself."""
     import yaml
     from transformers import GenerationConfig
 
+    from ..pipelines.summary_rules_hier import NEW_TOKENS
+
+    most = max_length if max_length is not None or length is None else NEW_TOKENS[length][1]
+    if min_length is not None and most is not None and min_length > most:
+        limit = f"--length {length}" if max_length is None else "--max-length"
+        raise MistakeError(f"--min-length: {min_length} tokens are more than {limit} allows, {most}")
     known = {*vars(GenerationConfig()), *besides}
     settings: dict[str, Any] = {}
     for entry in others or []:

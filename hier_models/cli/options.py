@@ -91,8 +91,7 @@ class InputsFirst(TyperCommand):
         state.given = {
             str(each.name): each.opts[0]
             for each in self.params
-            if not any(ctx.params.get(str(each.name)) is nothing for nothing in (None, False))
-            and ctx.params[str(each.name)] not in ((), [])
+            if ctx.get_parameter_source(str(each.name)).name != "DEFAULT"
         }
         given = next(ctx.params[each.name] for each in self.params if each.param_type_name == "argument")
         inputs = [str(each) for each in [*(given if isinstance(given, list | tuple) else [given]), *rest] if each]

@@ -83,7 +83,7 @@ def summarize(
             book,
             model,
             book_model,
-            settings=generation_settings(max_length, min_length, num_beams, settings, FAITHFUL)
+            settings=generation_settings(max_length, min_length, num_beams, settings, FAITHFUL, length)
             | given_only(max_source_length=max_source_length, length=length),
             **writing,
             **loading,
@@ -96,7 +96,7 @@ def summarize(
         model,
         inputs,
         settings=lambda: (
-            generation_settings(max_length, min_length, num_beams, settings, FAITHFUL)
+            generation_settings(max_length, min_length, num_beams, settings, FAITHFUL, length)
             | given_only(max_source_length=max_source_length, length=length, truncation=cut or None)
             | given_only(max_words=max_words, max_sentences=max_sentences, language=language)
             | given_only(query=query, phrases=phrases, return_phrases=show_phrases or None)

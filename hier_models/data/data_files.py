@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ..checkpoints import is_hub_id
 from .document_files import INSTEAD
-from .record_readers import DATA_SUFFIXES, DOCUMENT_SUFFIXES, TEXT_SUFFIXES, data_suffix, document_name
+from .record_readers import DATA_SUFFIXES, DOCUMENT_SUFFIXES, MARKUP_SUFFIXES, data_suffix, document_name
 
 
 logger = logging.getLogger(__name__)
@@ -44,10 +44,11 @@ def _files_of_folder(folder: Path) -> list[tuple[Path, str]]:
     found = visible_files(folder)
     data = [path for path in found if data_suffix(path) in DATA_SUFFIXES]
     # Beside data a README.md is no document.
-    texts = [path for path in found if data_suffix(path) in (TEXT_SUFFIXES if data else DOCUMENT_SUFFIXES)]
+    others = MARKUP_SUFFIXES if data else ()
+    texts = [path for path in found if data_suffix(path) in DOCUMENT_SUFFIXES and data_suffix(path) not in others]
     if texts and data:
         raise ValueError(
-            f"source: folder {folder} holds both text files ({texts[0].name}, …) and data files ({data[0].name}, …); "
+            f"source: folder {folder} holds both documents ({texts[0].name}, …) and data files ({data[0].name}, …); "
             "put them into folders of their own, or name the file"
         )
     if not texts and not data:

@@ -20,7 +20,7 @@ from .cache_fingerprint import source_version
 from .cleaning import Fillers, check_digits, load_fillers
 from .columns import COUNTS, DROPPED_TURNS, FILLER_WORDS, KINDS, PROBLEMS, BadRecord, Kind, RowFormat, resolve_columns
 from .data_files import canonical_split, files_of_split, local_files
-from .record_readers import Record, data_suffix, document_name, read_records
+from .record_readers import TEXT_SUFFIXES, Record, data_suffix, document_name, read_records
 
 
 logger = logging.getLogger(__name__)
@@ -235,8 +235,9 @@ def _format_of_files(
     files: list[tuple[Path, str]], resolve: Callable[[Mapping[str, Any]], RowFormat], bad_lines: BadLines
 ) -> RowFormat:
     problem: Exception | None = None
-    # PDFs first: where there is one, all documents have a column for pages.
-    files = sorted(files, key=lambda file: data_suffix(file[0]) != ".pdf")
+    # PDFs first: where there is one, all documents have a column for pages. Plain texts last: nothing of them is left
+    # out, which others have a column for.
+    files = sorted(files, key=lambda file: (data_suffix(file[0]) != ".pdf", data_suffix(file[0]) in TEXT_SUFFIXES))
     records = (record for path, name in files for record in read_records(path, document_name(Path(name))))
     for record in islice(records, RECORDS_TO_PEEK):
         try:

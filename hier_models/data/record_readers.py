@@ -26,11 +26,9 @@ COMPRESSION_SUFFIXES = (".gz", ".xz", ".bz2")
 DECOMPRESSION_ERRORS = (EOFError, OSError, lzma.LZMAError, zlib.error)
 DATA_SUFFIXES = (".jsonl", ".json", ".ndjson", ".csv", ".tsv")
 TEXT_SUFFIXES = (".txt",)
+MARKUP_SUFFIXES = (".md", ".markdown", ".html", ".htm", ".xhtml")
 # Files that are one document each.
-DOCUMENT_SUFFIXES = (
-    *TEXT_SUFFIXES,
-    *(".md", ".markdown", ".html", ".htm", ".xhtml", ".pdf", ".docx", ".srt", ".vtt"),
-)
+DOCUMENT_SUFFIXES = (*TEXT_SUFFIXES, *MARKUP_SUFFIXES, ".pdf", ".docx", ".srt", ".vtt")
 
 # What the record of a document's file has beside the document: on which characters its pages begin, of a PDF, and how
 # much was left out of what.

@@ -12,38 +12,14 @@ instruction multiplies and adds up. So what is multiplied is laid out in words f
 
 hatch_build.py compiles this; attention_kernel.py calls it. */
 
-#include <immintrin.h>
+#include "kernels.h"
+
 #include <math.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define KEYS 64      /* at a time */
 #define ROWS 6       /* queries that share a product: 6 x 4 sums fill the registers */
 #define QUERIES 48   /* in a tile */
-#define LANES 16
 #define HIDDEN -1e38f
-
-typedef uint16_t bfloat16;
-#define INLINE static inline __attribute__((always_inline))
-
-#define LOG2E 1.44269504f
-
-/* 2^power, for powers that are not positive; zero instead of what is too small for a normal number. */
-INLINE __m512 power_of_two(__m512 power, int half_precision) {
-    const __m512 whole = _mm512_roundscale_ps(power, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-    const __m512 rest = _mm512_sub_ps(power, whole);
-    __m512 sum = _mm512_set1_ps(9.61812911e-3f); /* of the series of 2^rest, as far as can be told apart */
-    if (!half_precision) {
-        sum = _mm512_fmadd_ps(_mm512_set1_ps(1.54035304e-4f), rest, _mm512_set1_ps(1.33335581e-3f));
-        sum = _mm512_fmadd_ps(sum, rest, _mm512_set1_ps(9.61812911e-3f));
-    }
-    sum = _mm512_fmadd_ps(sum, rest, _mm512_set1_ps(5.55041087e-2f));
-    sum = _mm512_fmadd_ps(sum, rest, _mm512_set1_ps(2.40226507e-1f));
-    sum = _mm512_fmadd_ps(sum, rest, _mm512_set1_ps(6.93147181e-1f));
-    sum = _mm512_fmadd_ps(sum, rest, _mm512_set1_ps(1.0f));
-    return _mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(power, _mm512_set1_ps(-126.0f), _CMP_NLT_UQ), sum, whole);
-}
 
 /* Add (ROWS, depth) words times (depth, columns) words to sums of (ROWS, columns). */
 INLINE void multiply(__m512 sums[ROWS][4], const uint32_t *left, const uint32_t *right, int depth, int columns,

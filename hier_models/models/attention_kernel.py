@@ -94,10 +94,10 @@ def attend_with_kernel(
     spans: Iterable[tuple[int, int]],  # of the documents
     half: int | None,
     scale: float,
-) -> torch.Tensor:  # log-sum-exp of the scores, (batch, heads, tokens)
+) -> torch.Tensor:  # log-sum-exp of the scores, (batch, heads, tokens), of what is in a span
     """Attend to `half` tokens on each side, or, if none, to all keys."""
     batch, heads, tokens, _ = query.shape
-    normalizer = query.new_zeros(batch, heads, tokens, dtype=torch.float32)
+    normalizer = query.new_empty(batch, heads, tokens, dtype=torch.float32)
     states = query, key, value, attended, normalizer
     attend: Any = _kernel(query)
     places = [(of.data_ptr(), *_bytes_between(of)) for of in states]  # of the first number, and what is between others

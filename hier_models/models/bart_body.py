@@ -34,7 +34,7 @@ from .config_checks import end_ids
 from .input_checks import check_decoded, check_target, refuse_flash_mask
 
 
-# Tokens that go through a feed-forward network at a time where no gradient is wanted: it widens each four times.
+# Tokens that go through what updates each by itself at a time, where no gradient is wanted.
 TOKENS_AT_ONCE = 1024
 
 
@@ -420,14 +420,34 @@ class BodyEncoderLayer(BartEncoderLayer):
     ) -> torch.Tensor:
         """Update units by each other, then each by itself."""
         attended, _ = self.self_attn(hidden_states, attention_mask=attention_mask, **kwargs)
-        return self._feed_forward(after(self, self.self_attn_layer_norm, hidden_states, attended))
+        return behind_attention(self, self.self_attn_layer_norm, hidden_states, attended)
 
-    def _feed_forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
-        hidden_states = after(self, self.final_layer_norm, hidden_states, feed_forward(self, hidden_states))
-        if hidden_states.dtype == torch.float16:  # as BART, which looks first whether one is infinite
-            most = torch.finfo(torch.float16).max - 1000
-            hidden_states = hidden_states.clamp(-most, most)
-        return hidden_states
+
+def behind_attention(
+    layer: Any, norm: nn.LayerNorm, residual: torch.Tensor, update: torch.Tensor
+) -> torch.Tensor:  # each (batch, units, d_model)
+    """Add what the last attention of an encoder's layer found, and update each unit by itself."""
+    if residual.device.type == "cpu" and _goes_in_parts(residual):
+        found: Any = None  # what is between stays in the cache, and no memory is asked for it
+        for begin in range(0, residual.shape[:-1].numel(), TOKENS_AT_ONCE):
+            part = (states.flatten(0, -2)[begin : begin + TOKENS_AT_ONCE] for states in (residual, update))
+            states = behind_attention(layer, norm, *part)
+            found = states.new_empty(residual.shape) if found is None else found
+            found.flatten(0, -2)[begin : begin + TOKENS_AT_ONCE] = states
+        return found
+    hidden_states = after(layer, norm, residual, update)
+    norm = layer.final_layer_norm
+    hidden_states = after(layer, norm, hidden_states, feed_forward(layer, before(layer, norm, hidden_states)))
+    if hidden_states.dtype == torch.float16:  # as BART, which looks first whether one is infinite
+        most = torch.finfo(torch.float16).max - 1000
+        hidden_states = hidden_states.clamp(-most, most)
+    return hidden_states
+
+
+def _goes_in_parts(states: torch.Tensor) -> bool:
+    """Whether states are too many, and no gradient of them is wanted."""
+    at_once = torch.is_grad_enabled() or torch.compiler.is_compiling()
+    return not at_once and states.shape[:-1].numel() > TOKENS_AT_ONCE
 
 
 def before(layer: Any, norm: nn.LayerNorm, hidden_states: torch.Tensor) -> torch.Tensor:
@@ -443,8 +463,7 @@ def after(layer: Any, norm: nn.LayerNorm, residual: torch.Tensor, update: torch.
 
 def feed_forward(layer: Any, inputs: torch.Tensor) -> torch.Tensor:
     """BART's feed-forward network; what its first product gave is kept for the backward pass, and no more."""
-    at_once = torch.is_grad_enabled() or torch.compiler.is_compiling()
-    if not at_once and inputs.shape[:-1].numel() > TOKENS_AT_ONCE:
+    if _goes_in_parts(inputs):
         parts = inputs.flatten(0, -2).split(TOKENS_AT_ONCE)
         return torch.cat([feed_forward(layer, part) for part in parts]).view_as(inputs)
     drops = layer.training and layer.activation_dropout > 0

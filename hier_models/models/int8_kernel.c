@@ -4,20 +4,17 @@ One instruction multiplies 64 numbers of rows, which have no sign there, by as m
 rows' numbers, and 128 times the sum of the weights is taken away again. To the bit it is what torch's operators give.
 
 Few rows, such as those of a step of decoding, wait for the weights: `linear_int8` reads these once, as they lie in
-memory. For many, such as an encoder's, `lay_out_int8` brings weights into the order in which `linear_int8_many` reads
+memory. For many, such as an encoder's, `lay_out_int8` brings weights into the order in which `linear_int8_rows` reads
 them, four inputs of 64 outputs side by side. That brings some rows at a time to int8, which stay in the cache, and its
 products are numbers again before they leave the registers.
 
 hatch_build.py compiles this; pipelines/int8_kernel.py calls it. */
 
+#include "kernels.h"
+
 #include <float.h>
-#include <immintrin.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define TILE 4     /* rows and outputs that are multiplied together: 16 sums stay in registers */
-#define LANES 16
 #define DEPTH 64   /* numbers that one instruction multiplies */
 #define ZERO 7     /* 2^7 stands for zero */
 #define PANEL 64   /* outputs of many rows that are multiplied together */
@@ -25,10 +22,6 @@ hatch_build.py compiles this; pipelines/int8_kernel.py calls it. */
 #define ACROSS (PANEL / LANES) /* 24 sums stay in registers */
 #define CACHED (1 << 18) /* bytes of rows that are multiplied before the next */
 #define AHEAD 2048 /* bytes of weights that are fetched before they are needed */
-
-typedef uint16_t bfloat16;
-
-#define INLINE static inline __attribute__((always_inline))
 
 /* Some of 16 numbers, as float32. */
 INLINE __m512 load(const void *from, long at, __mmask16 there, int half) {
@@ -206,27 +199,51 @@ INLINE void multiply_panel(int32_t *products, const uint8_t *const rows[HIGH], c
     for (int i = 0; i < HIGH * ACROSS; i++) _mm512_storeu_si512(products + i * LANES, sums[i]);
 }
 
-/* Products of a row and a panel, as the numbers that they stand for. */
+/* What GELU makes of numbers: each times the normal distribution's share below it, by Abramowitz and Stegun, 7.1.26. */
+INLINE __m512 gelu(__m512 numbers) {
+    const __m512 one = _mm512_set1_ps(1), distance = _mm512_mul_ps(_mm512_abs_ps(numbers), _mm512_set1_ps(0.70710678f));
+    const __m512 near = _mm512_div_ps(one, _mm512_fmadd_ps(distance, _mm512_set1_ps(0.3275911f), one));
+    __m512 sum = _mm512_fmadd_ps(_mm512_set1_ps(1.061405429f), near, _mm512_set1_ps(-1.453152027f));
+    sum = _mm512_fmadd_ps(sum, near, _mm512_set1_ps(1.421413741f));
+    sum = _mm512_fmadd_ps(sum, near, _mm512_set1_ps(-0.284496736f));
+    sum = _mm512_mul_ps(_mm512_fmadd_ps(sum, near, _mm512_set1_ps(0.254829592f)), near);
+    const __m512 power = _mm512_mul_ps(_mm512_mul_ps(distance, distance), _mm512_set1_ps(-LOG2E));
+    const __m512 tail = _mm512_mul_ps(_mm512_mul_ps(sum, power_of_two(power, 0)), _mm512_set1_ps(0.5f));
+    const __mmask16 is_below = _mm512_cmp_ps_mask(numbers, _mm512_setzero_ps(), _CMP_LT_OQ);
+    return _mm512_mul_ps(numbers, _mm512_mask_mov_ps(_mm512_sub_ps(one, tail), is_below, tail));
+}
+
+/* Put what GELU makes of numbers in their place. */
+int gelu_float32(float *numbers, long count) {
+    for (long at = 0; at < count; at += LANES) {
+        const __mmask16 there = count - at < LANES ? (1u << (count - at)) - 1 : 0xffff;
+        _mm512_mask_storeu_ps(numbers + at, there, gelu(_mm512_maskz_loadu_ps(there, numbers + at)));
+    }
+    return 0;
+}
+
+/* Products of a row and a panel, as the numbers that they stand for, and perhaps what GELU makes of these. */
 INLINE void finish(void *found, const int32_t *products, float scale, const int32_t *weight_sums,
-                   const float *weight_scales, const float *bias, long wide, int half) {
+                   const float *weight_scales, const float *bias, long wide, int half, int activated) {
     for (long j = 0; j < wide; j += LANES) {
         const __mmask16 kept = wide - j < LANES ? (1u << (wide - j)) - 1 : 0xffff;
         const __m512i shift = _mm512_slli_epi32(_mm512_maskz_loadu_epi32(kept, weight_sums + j), ZERO);
         const __m512 product = _mm512_cvtepi32_ps(_mm512_sub_epi32(_mm512_loadu_si512(products + j), shift));
         const __m512 scaled = _mm512_mul_ps(product, _mm512_set1_ps(scale));
         const __m512 weight_scale = _mm512_maskz_loadu_ps(kept, weight_scales + j);
-        const __m512 all = bias ? _mm512_fmadd_ps(scaled, weight_scale, _mm512_maskz_loadu_ps(kept, bias + j))
-                                : _mm512_mul_ps(scaled, weight_scale);
+        __m512 all = bias ? _mm512_fmadd_ps(scaled, weight_scale, _mm512_maskz_loadu_ps(kept, bias + j))
+                          : _mm512_mul_ps(scaled, weight_scale);
+        if (activated) all = gelu(all);
         if (half) _mm256_mask_storeu_epi16((bfloat16 *)found + j, kept, rounded(all));
         else _mm512_mask_storeu_ps((float *)found + j, kept, all);
     }
 }
 
-/* Rows (count, inputs) by weights that were laid out; 1 where there is no memory. Rows and what is found are bfloat16
-where `half_rows` and `half_found` say so. */
-int linear_int8_many(const void *rows, const int8_t *laid_out, const int32_t *weight_sums, const float *weight_scales,
-                     const float *bias, void *found, long half_rows, long half_found, long count, long inputs,
-                     long outputs) {
+/* Rows (count, inputs) by weights that were laid out, and GELU where it is `activated`; 1 where there is no memory. Rows
+and what is found are bfloat16 where `half_rows` and `half_found` say so. */
+int linear_int8_rows(const void *rows, const int8_t *laid_out, const int32_t *weight_sums, const float *weight_scales,
+                     const float *bias, void *found, long half_rows, long half_found, long activated, long count,
+                     long inputs, long outputs) {
     const long depth = (inputs + DEPTH - 1) / DEPTH * DEPTH;
     const long most = CACHED / depth < HIGH ? HIGH : CACHED / depth / HIGH * HIGH; /* rows at a time */
     uint8_t *numbers = malloc(most * (depth + sizeof(float)));
@@ -251,7 +268,7 @@ int linear_int8_many(const void *rows, const int8_t *laid_out, const int32_t *we
                     const long at = (begin + row + i) * outputs + output;
                     void *to = half_found ? (void *)((bfloat16 *)found + at) : (void *)((float *)found + at);
                     finish(to, products + i * PANEL, scales[row + i], weight_sums + output, weight_scales + output,
-                           bias ? bias + output : NULL, wide, half_found);
+                           bias ? bias + output : NULL, wide, half_found, activated);
                 }
             }
         }

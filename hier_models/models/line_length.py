@@ -25,7 +25,7 @@ def check_line_length(length: object) -> int:
 class LineLengthLogitsProcessor(LogitsProcessor):
     """Has `generate` write so many characters, no marks among them, and then the end. Source: HAM, section 5.2."""
 
-    def __init__(self, length: int, character_ids: Sequence[int], eos_token_id: int, prompt_length: int = 1) -> None:
+    def __init__(self, length: int, character_ids: Sequence[int], eos_token_id: int) -> None:
         self.length = check_line_length(length)
         if not len(character_ids):
             raise ValueError("`character_ids` is empty: the vocabulary has no token that is a Chinese character")
@@ -33,12 +33,11 @@ class LineLengthLogitsProcessor(LogitsProcessor):
             raise ValueError(f"`eos_token_id` ({eos_token_id}) is one of `character_ids`; it must end the line")
         self.character_ids = torch.as_tensor(list(character_ids), dtype=torch.long)
         self.eos_token_id = eos_token_id
-        self.prompt_length = prompt_length
         self._barred: torch.Tensor | None = None
 
     def __call__(self, input_ids: torch.LongTensor, scores: torch.FloatTensor) -> torch.FloatTensor:
         """Leave the tokens that may come next."""  # input_ids (batch, tokens), scores (batch, vocabulary)
-        if input_ids.shape[-1] - self.prompt_length < self.length:
+        if input_ids.shape[-1] - 1 < self.length:
             barred = self._barred
             if barred is None or barred.shape[-1] != scores.shape[-1] or barred.device != scores.device:
                 barred = torch.ones(scores.shape[-1], dtype=torch.bool, device=scores.device)
@@ -53,9 +52,8 @@ class LineLengthLogitsProcessor(LogitsProcessor):
 class RepeatedCharacterLogitsProcessor(LogitsProcessor):
     """Has no character written twice in a line, and few that the poem has already: `earlier`, the ids of each poem."""
 
-    def __init__(self, earlier: Sequence[Sequence[int]] = (), prompt_length: int = 1) -> None:
+    def __init__(self, earlier: Sequence[Sequence[int]] = ()) -> None:
         self.earlier = [list(ids) for ids in earlier]
-        self.prompt_length = prompt_length
 
     def __call__(self, input_ids: torch.LongTensor, scores: torch.FloatTensor) -> torch.FloatTensor:
         """Bar the line's own characters."""  # input_ids (batch, tokens), scores (batch, vocabulary)
@@ -65,7 +63,7 @@ class RepeatedCharacterLogitsProcessor(LogitsProcessor):
                 row[ids] = EARLIER
             each = len(scores) // len(self.earlier)  # rows of a poem: its beams
             scores = scores - less.to(scores).repeat_interleave(each, dim=0)  # type: ignore[assignment]
-        return scores.scatter(1, input_ids[:, self.prompt_length :], -torch.inf)  # type: ignore[return-value]
+        return scores.scatter(1, input_ids[:, 1:], -torch.inf)  # type: ignore[return-value]
 
 
 class PoemFormLogitsProcessor(LogitsProcessor):
@@ -78,7 +76,6 @@ class PoemFormLogitsProcessor(LogitsProcessor):
         characters: Token id -> the character that it is.
         rhyme: Whether the second and fourth lines rhyme, and the first with them if it ends level.
         tones: Whether lines have the tones of one of the four forms.
-        prompt_length: Tokens before the line.
     """
 
     def __init__(
@@ -90,10 +87,8 @@ class PoemFormLogitsProcessor(LogitsProcessor):
         *,
         rhyme: bool,
         tones: bool,
-        prompt_length: int = 1,
     ) -> None:
         self.length = check_line_length(length)
-        self.prompt_length = prompt_length
         tokens = [characters.get(number, "") for number in range(max(characters) + 1)]
         kinds = (EITHER, LEVEL, OBLIQUE)
         self.sounds = torch.tensor([[sounds.has_tone(c, kind) for c in tokens] for kind in kinds])  # (3, vocabulary)
@@ -118,7 +113,7 @@ class PoemFormLogitsProcessor(LogitsProcessor):
 
     def __call__(self, input_ids: torch.LongTensor, scores: torch.FloatTensor) -> torch.FloatTensor:
         """Bar what sounds otherwise."""  # input_ids (batch, tokens), scores (batch, vocabulary)
-        written = input_ids[:, self.prompt_length :].cpu()  # (batch, written)
+        written = input_ids[:, 1:].cpu()  # (batch, written)
         place, times = written.shape[1], len(scores) // len(self.patterns)
         if place >= self.length:
             return scores

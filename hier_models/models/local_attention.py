@@ -340,7 +340,9 @@ class _BlocksOnCpu(torch.autograd.Function):
         scale: float,
         spans: list[tuple[int, int]],
     ) -> torch.Tensor:
-        attended = torch.zeros_like(query.transpose(1, 2), memory_format=torch.contiguous_format).transpose(1, 2)
+        is_whole = sum(end - start for start, end in spans) == query.shape[0] * query.shape[2]  # without padding
+        make = torch.empty_like if is_whole else torch.zeros_like
+        attended = make(query.transpose(1, 2), memory_format=torch.contiguous_format).transpose(1, 2)
         wanted = any(ctx.needs_input_grad)
         kernel, backward_kernel = _kernels(query.dtype, scale, dropout)
         # For the backward of each call: log-sum-exp of the scores, (blocks, heads, queries), or the seed of dropout.

@@ -120,9 +120,7 @@ class MarkedTokenizer(PreTrainedTokenizerFast):
         """Find the sentences of a text: (start, end) in characters."""
         return split_sentences(text, self.language)
 
-    def encode_sentences(
-        self, texts: Sequence[str | Sequence[str]], split_special_tokens: bool = True
-    ) -> list[list[list[int]]]:
+    def encode_sentences(self, texts: Sequence[str | Sequence[str]]) -> list[list[list[int]]]:
         """Tokenize texts, or lists of sentences, which spaces join: the ids of each sentence, without markers."""
         running, cuts = [], []
         for i, text in enumerate(texts):
@@ -135,7 +133,7 @@ class MarkedTokenizer(PreTrainedTokenizerFast):
                 running.append(" ".join(sentences))
                 cuts.append(list(itertools.accumulate(len(sentence) + 1 for sentence in sentences))[:-1])
                 cuts[-1] = [cut - 1 for cut in cuts[-1]]  # the space belongs to what follows
-        return [text.sentences(text.ids) for text in self._tokenized(running, False, split_special_tokens, cuts)]
+        return [text.sentences(text.ids) for text in self._tokenized(running, False, True, cuts)]
 
     def encode_with_pieces(self, texts: Sequence[str]) -> list[list[list[tuple[int, str]]]]:
         """Tokenize texts as `encode_sentences` does; beside each id stand its characters and what is before them."""

@@ -22,7 +22,7 @@ from transformers.utils.deprecation import deprecate_kwarg
 from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
-from .bart_body import BartBodyModel, after, as_output, before, feed_forward, of_both, target_of, tensor_parallel_plan
+from .bart_body import BartBodyModel, as_output, before, behind_attention, of_both, target_of, tensor_parallel_plan
 from .bart_warm_start import BartWarmStart
 from .bos_positions import token_positions
 from .configuration_highlight_transformer import HighlightTransformerConfig
@@ -60,9 +60,7 @@ class HighlightTransformerEncoderLayer(BartEncoderLayer):
         """Update tokens by each other, then each by itself."""
         inputs = before(self, self.self_attn_layer_norm, hidden_states)
         attended, _ = self.self_attn(inputs, attention_mask=attention_mask, band=band, **kwargs)
-        hidden_states = after(self, self.self_attn_layer_norm, hidden_states, attended)
-        norm = self.final_layer_norm
-        return after(self, norm, hidden_states, feed_forward(self, before(self, norm, hidden_states)))
+        return behind_attention(self, self.self_attn_layer_norm, hidden_states, attended)
 
 
 class HighlightTransformerEncoder(HighlightTransformerPreTrainedModel):

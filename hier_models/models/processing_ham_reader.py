@@ -37,15 +37,14 @@ class Words(NamedTuple):
     spans: list[tuple[int, int]]
 
 
-def fit_characters(texts: Iterable[str], num_characters: int | None = None, min_count: int = 1) -> str:
+def fit_characters(texts: Iterable[str], num_characters: int | None = None) -> str:
     """Collect the characters of texts for a reader's processor."""
     if isinstance(texts, str):
         raise TypeError("`texts` must be a list of texts, or another iterable of them, got a single string")
-    for name, number in (("num_characters", num_characters), ("min_count", min_count)):
-        if number is not None and number < 1:
-            raise ValueError(f"`{name}` must be at least 1, got {number}")
+    if num_characters is not None and num_characters < 1:
+        raise ValueError(f"`num_characters` must be at least 1, got {num_characters}")
     counts = Counter(itertools.chain.from_iterable(texts))
-    kept = [c for c, n in counts.items() if n >= min_count and not c.isspace()]
+    kept = [c for c in counts if not c.isspace()]
     return "".join(sorted(kept, key=lambda c: (-counts[c], c))[:num_characters])
 
 

@@ -14,7 +14,7 @@ from transformers.masking_utils import create_bidirectional_mask
 from transformers.processing_utils import Unpack
 from transformers.utils import TransformersKwargs
 
-from .bart_body import BodyAttention, BodyEncoderLayer, after, attention_sizes
+from .bart_body import BodyAttention, BodyEncoderLayer, after, attention_sizes, behind_attention
 from .configuration_top_down_transformer import TopDownTransformerConfig
 from .input_checks import refuse_flash_mask
 from .local_attention import TopDownTransformerLocalAttention
@@ -87,13 +87,11 @@ class TopDownTransformerTopDownLayer(TopDownTransformerBottomUpLayer):
             attended, _ = self.segment_attn(
                 hidden_states, key_value_states=segment_hidden_states, attention_mask=segment_mask, **kwargs
             )
-            hidden_states = after(self, self.segment_attn_layer_norm, hidden_states, attended)
-        else:
-            index = segment_index.to(hidden_states.device)[:, :, None].expand(-1, -1, segment_hidden_states.shape[-1])
-            above = segment_hidden_states.gather(1, index)  # (batch, units, d_model)
-            update = self.segment_concat(torch.cat([hidden_states, above], dim=-1))
-            hidden_states = after(self, self.segment_concat_layer_norm, hidden_states, update)
-        return self._feed_forward(hidden_states)  # (batch, units, d_model)
+            return behind_attention(self, self.segment_attn_layer_norm, hidden_states, attended)
+        index = segment_index.to(hidden_states.device)[:, :, None].expand(-1, -1, segment_hidden_states.shape[-1])
+        above = segment_hidden_states.gather(1, index)  # (batch, units, d_model)
+        update = self.segment_concat(torch.cat([hidden_states, above], dim=-1))
+        return behind_attention(self, self.segment_concat_layer_norm, hidden_states, update)
 
 
 class TopDownTransformerSegmentLevels(nn.ModuleList):

@@ -25,6 +25,8 @@ PIPELINES = {
 }
 # Task -> Auto class that loads its model, where that is no encoder-decoder.
 AUTO_CLASSES = {"reading-comprehension": "AutoModelForQuestionAnswering"}
+# Arguments of `from_pretrained` that say where a checkpoint's files are.
+_WHERE = ("cache_dir", "force_download", "local_files_only", "proxies", "revision", "subfolder", "token")
 # Public name -> module that defines it.
 _HOMES = {name: module for module, name in PIPELINES.values()} | {
     "ImportanceTagger": "hier_models.pipelines.importance_tagger_hier",
@@ -57,15 +59,29 @@ def register_pipelines() -> None:
 
 
 def _loading_int8(auto_class: Any) -> Any:
-    """An Auto class that loads as float32 what the pipeline then makes int8 of; Transformers knows no such format."""
+    """An Auto class that loads what the pipeline then makes int8 of; Transformers knows no such format."""
     torch = importlib.import_module("torch")
 
-    def from_pretrained(cls: Any, *args: Any, **kwargs: Any) -> Any:
+    def from_pretrained(cls: Any, name: Any, *args: Any, **kwargs: Any) -> Any:
         if kwargs.get("dtype") is torch.int8:
-            kwargs["dtype"] = torch.float32
-        return auto_class.from_pretrained(*args, **kwargs)
+            kwargs["dtype"] = _stored_dtype(name, **kwargs)
+        return auto_class.from_pretrained(name, *args, **kwargs)
 
     return type(auto_class.__name__, (auto_class,), {"from_pretrained": classmethod(from_pretrained)})
+
+
+def _stored_dtype(checkpoint: Any, **kwargs: Any) -> Any:
+    """bfloat16 or float16 where all weights are stored so, since no larger copies of them are needed; else float32."""
+    torch, safetensors = importlib.import_module("torch"), importlib.import_module("safetensors")
+    cached_file = importlib.import_module("transformers.utils").cached_file
+    asked = {key: kwargs[key] for key in _WHERE if key in kwargs}
+    try:
+        with safetensors.safe_open(cached_file(checkpoint, "model.safetensors", **asked), "pt") as weights:
+            names = weights.keys()
+            stored = {weights.get_slice(name).get_dtype() for name in names}
+    except OSError:  # in other files
+        return torch.float32
+    return {"BF16": torch.bfloat16, "F16": torch.float16}.get("".join(stored), torch.float32)
 
 
 class _TaskAliases(dict[str, str]):

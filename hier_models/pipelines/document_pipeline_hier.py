@@ -70,8 +70,6 @@ class HierPipeline(Pipeline):
     _load_feature_extractor = False  # type: ignore[assignment]
     _load_image_processor = False  # type: ignore[assignment]
     _load_video_processor = False  # type: ignore[assignment]
-    # The base class prepares generation differently from release to release, so it is prepared here.
-    _pipeline_calls_generate = False
 
     def __init__(self, **kwargs: Any) -> None:
         self._warned: set[str] = set()

@@ -5,6 +5,8 @@ a document in a batch what it gives it alone. What is no linear layer stays floa
 documents attend with, where bfloat16 is faster.
 """
 
+import contextlib
+import ctypes
 import functools
 import time
 from collections.abc import Callable
@@ -12,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from transformers.activations import GELUActivation
 from transformers.utils import logging
 
 
@@ -39,7 +42,8 @@ class Int8Linear(nn.Module):
     def __init__(self, linear: nn.Linear, is_tied: bool) -> None:
         super().__init__()
         self.in_features, self.out_features = linear.in_features, linear.out_features
-        weight, scale = _quantize(linear.weight.detach())
+        parts = [_quantize(rows.float()) for rows in linear.weight.detach().split(ROWS_AT_ONCE)]
+        weight, scale = map(torch.cat, zip(*parts, strict=True))
         # A view, with which the operator is faster than with a tensor of this shape.
         self.weight = nn.Buffer(weight.t(), persistent=False)  # (inputs, outputs)
         self.weight_scale = nn.Buffer(scale.squeeze(1), persistent=False)  # (outputs,)
@@ -47,6 +51,7 @@ class Int8Linear(nn.Module):
         self.bias = linear.bias
         self._tied = [linear.weight] if is_tied else []  # a list, so that it is not registered a second time
         self.attends: Any = None  # the configuration of the attention that is to have bfloat16, but for its weights
+        self.activation: nn.Module | None = None  # GELU, where it is what comes next
 
     @torch.no_grad()
     def forward(self, states: torch.Tensor) -> torch.Tensor:
@@ -57,6 +62,7 @@ class Int8Linear(nn.Module):
         found = rows.new_empty(len(rows), self.out_features, dtype=dtype)
         if multiply_fast is None or not multiply_fast(self, rows, found):
             self.multiply(rows, found)
+            found = found if self.activation is None else self.activation(found)
         return found.view(*states.shape[:-1], self.out_features)
 
     def multiply(self, rows: torch.Tensor, found: torch.Tensor) -> None:
@@ -96,19 +102,29 @@ def to_int8(model: Any) -> Any:
         raise ValueError(
             f'dtype="int8" is for CPUs, and the model is on {device}. Give device="cpu", or there dtype="bfloat16".'
         )
-    model.float()
     if reason := why_no_int8():
         logger.warning(f'dtype="int8" changes nothing here, where {reason}: float32 is used.')
-        return model
+    else:
+        _replace_layers(model)
+    model.float()  # now, since what was replaced may have had half of its size
+    if hasattr(model, "config"):
+        model.config.dtype = torch.float32
+    with contextlib.suppress(OSError, AttributeError):  # hands back to Linux what was freed
+        ctypes.CDLL(None).malloc_trim(0)
+    return model
+
+
+def _replace_layers(model: Any) -> None:
     embeddings = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
     for name, module in list(model.named_modules()):
         if type(module) is nn.Linear and min(module.weight.shape) >= LEAST:
             model.set_submodule(name, Int8Linear(module, is_tied=id(module.weight) in embeddings))
-    for attention in model.modules():
-        if is_faster_in_bfloat16 is not None and is_faster_in_bfloat16(attention):
-            for part in (attention.q_proj, attention.k_proj, attention.v_proj):
-                part.attends = attention.config
-    return model
+    for module in model.modules():
+        if is_faster_in_bfloat16 is not None and is_faster_in_bfloat16(module):
+            for part in (module.q_proj, module.k_proj, module.v_proj):
+                part.attends = module.config
+        if isinstance(getattr(module, "fc1", None), Int8Linear) and type(module.activation_fn) is GELUActivation:
+            module.fc1.activation, module.activation_fn = module.activation_fn, nn.Identity()
 
 
 @functools.cache

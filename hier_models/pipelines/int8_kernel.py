@@ -22,32 +22,39 @@ FEW_ROWS = 64  # for which weights are read as they lie
 FEW_ROWS_OF_AMX = 8  # which multiplies many rows faster; so few wait for the weights
 MANY_ROWS = 256  # for which weights are laid out; with those between, torch's operators are as fast
 LEAST_OF_THREAD = 2**21  # weights, for which it is worth waking one up
+LEAST_OF_GELU = 2**16  # numbers, likewise
 SIDE = 64  # outputs, and inputs, that are laid out together
 TOGETHER = 6  # rows, of many
 PIECES = 4  # of the rows, for each thread: who has done its own takes another's
 NEEDED = (*INSTRUCTIONS, "avx512_vnni")
-SIGNATURES = {"linear_int8": (6, 5), "lay_out_int8": (2, 4), "linear_int8_many": (6, 5)}  # pointers, then numbers
+# Pointers, then numbers.
+SIGNATURES = {"linear_int8": (6, 5), "lay_out_int8": (2, 4), "linear_int8_rows": (6, 6), "gelu_float32": (1, 1)}
 
 
 def multiply_fast(layer: Int8Linear, rows: torch.Tensor, found: torch.Tensor) -> bool:
-    """Fill in (rows, outputs) for (rows, inputs), or leave it to torch's operators."""
+    """Fill in (rows, outputs) for (rows, inputs), or leave it to torch's operators, but for GELU after these."""
     if torch.compiler.is_compiling() or is_watched() or not len(rows):
         return False
     library, few_rows = find_kernels()
     threads = torch.get_num_threads()
     pieces = max(1, min(threads, layer.weight.numel() // LEAST_OF_THREAD))
     is_many = few_rows == FEW_ROWS and len(rows) >= MANY_ROWS
-    if library is None or not (is_many or len(rows) <= max(1, few_rows * pieces // threads)):
-        return False
-    if not _takes(layer, rows, found):
+    is_few = len(rows) <= max(1, few_rows * pieces // threads)
+    has_gelu = layer.activation is not None  # that of other numbers of rows must be the same to the bit
+    if library is None or not (is_many or is_few or has_gelu) or not _takes(layer, rows, found):
         return False
     if is_many:
         _run_many(library, layer, rows.contiguous(), found, threads)
-    else:
+        return True
+    if is_few:
         wide = found if found.dtype == torch.float32 else torch.empty_like(found, dtype=torch.float32)
         _run_few(library, layer, rows.float().contiguous(), wide, pieces)
         if wide is not found:
             found.copy_(wide)
+    else:
+        layer.multiply(rows, found)
+    if has_gelu:
+        _run_gelu(library, found, threads)
     return True
 
 
@@ -89,7 +96,8 @@ def _agree(library: Any) -> bool:
         run(library, layer, rows, found.zero_(), pieces=1)
         if not torch.equal(found, wanted):
             return False
-    return True
+    _run_gelu(library, found, threads=1)
+    return torch.allclose(found, nn.functional.gelu(wanted), rtol=0, atol=1e-6)
 
 
 def _takes(layer: Int8Linear, rows: torch.Tensor, found: torch.Tensor) -> bool:
@@ -133,11 +141,22 @@ def _run_many(library: Any, layer: Int8Linear, rows: torch.Tensor, found: torch.
         first, last = (min(number * TOGETHER, len(rows)) for number in part)
         read = laid_out, layer.weight_sum, layer.weight_scale, layer.bias
         pointers = map(_pointer, (rows[first:last], *read, found[first:last]))
-        failed = library.linear_int8_many(*pointers, *halves, last - first, inputs, outputs)
+        sizes = last - first, inputs, outputs
+        failed = library.linear_int8_rows(*pointers, *halves, layer.activation is not None, *sizes)
         _check_memory(failed, last - first, layer)
 
     run_parts(lay_out, panels, pieces)
     run_parts(run, -(-len(rows) // TOGETHER), 1 if pieces == 1 else PIECES * pieces)
+
+
+def _run_gelu(library: Any, found: torch.Tensor, threads: int) -> None:
+    """Put what GELU makes of (rows, outputs) in their place."""
+
+    def run(part: tuple[int, int], held: Any = found) -> None:
+        some = found[slice(*part)]
+        library.gelu_float32(_pointer(some), some.numel())
+
+    run_parts(run, len(found), max(1, min(threads, found.numel() // LEAST_OF_GELU)))
 
 
 def _pointer(tensor: torch.Tensor | None) -> int | None:

@@ -4,7 +4,7 @@ import copy
 import json
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -107,7 +107,7 @@ def write_json(path: FilePath, content: Mapping[str, Any]) -> None:
     unfinished.replace(path)
 
 
-def write_json_lines(path: FilePath, rows: Sequence[Mapping[str, Any]]) -> None:
+def write_json_lines(path: FilePath, rows: Iterable[Mapping[str, Any]]) -> None:
     """Write rows to a file."""
     with in_a_folder(path).open("w", encoding="utf-8") as stream:
         stream.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)

@@ -127,7 +127,7 @@ class PerplexityDecay(TrainerCallback):
         self.factor = factor
 
     def on_train_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
-        if str(getattr(args.eval_strategy, "value", args.eval_strategy)) == "no":
+        if args.eval_strategy == "no":
             raise ValueError("eval_strategy must be 'epoch' or 'steps': learning rates decay by evaluation, got 'no'")
 
     def on_evaluate(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:

@@ -12,6 +12,7 @@ from transformers import AutoConfig, Seq2SeqTrainer, Seq2SeqTrainingArguments
 
 from hier_models.cli import loading
 from hier_models.cli.errors import MistakeError
+from hier_models.cores import on_cores
 from hier_models.metrics import reference_free_counts, reference_free_scores
 from hier_models.pipelines import SummarizationPipeline
 from tests.cli.commands import expected, jsonl, mistake, run, save_judge, write_jsonl
@@ -220,6 +221,40 @@ def test_queries_are_for_models_that_read_them(checkpoint: str):
         assert ("`query` is not looked at here" in result.stderr) != reads_query
         cut.append(json.loads(Path("scores.json").read_text())["truncation"]["truncated_tokens"])
     assert cut[0] < cut[1]
+
+
+def test_a_column_may_be_called_query(checkpoint: str):
+    write_jsonl("asked.jsonl", [{"text": DOCUMENTS[1], "query": "How do bees find food?"}])
+    result = run("evaluate", "-m", checkpoint, "asked.jsonl", "--summary-column", "query", "--max-length", "9")
+    assert "ROUGE-1" in result.stdout
+    assert "not looked at" not in result.stderr
+
+
+def test_what_a_job_has_written_is_not_overwritten(checkpoint: str, records: str):
+    run("summarize", "-m", checkpoint, records, "-o", "out.jsonl", "--max-length", "9")
+    before = Path("out.jsonl").read_bytes()
+    for option in ("--predictions", "--json"):
+        says = f"{option}: out.jsonl is what another command made"
+        mistake("evaluate", "-m", checkpoint, records, option, "out.jsonl", says=says)
+    assert Path("out.jsonl").read_bytes() == before
+    for _ in range(2):  # its own it may
+        run("evaluate", "-m", checkpoint, records, "--predictions", "predictions.jsonl", "--max-length", "9")
+
+
+@pytest.mark.parametrize(("options", "size"), [([], "auto"), (["--batch-size", "3"], 3)])
+def test_documents_at_once_are_many_unless_it_is_said(checkpoint: str, records: str, options, size, monkeypatch):
+    path = Path(checkpoint) / "config.json"
+    params = {"task_specific_params": {"summarization": {"faithful": False}}}  # written as `summarize` does
+    path.write_text(json.dumps(json.loads(path.read_text()) | params))
+    sizes: list[Any] = []
+
+    def work(*given: Any, batch_size: Any, **others: Any) -> Any:
+        sizes.append(batch_size)
+        return on_cores(*given, batch_size=batch_size, **others)
+
+    monkeypatch.setattr("hier_models.cli.evaluate.on_cores", work)
+    run("evaluate", "-m", checkpoint, records, "--max-length", "9", *options)
+    assert sizes == [size]
 
 
 def test_it_generates_where_it_is_told(checkpoint: str, records: str, monkeypatch: pytest.MonkeyPatch):

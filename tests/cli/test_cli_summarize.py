@@ -112,6 +112,25 @@ def test_summarize_json_lines_from_standard_input(checkpoint: str, records: str)
     assert [record["summary"] for record in jsonl(result.stdout)] == expected(checkpoint, *DOCUMENTS)
 
 
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--max-length", "50"], "--min-length: 90 tokens are more than --max-length allows, 50"),
+        (["--length", "line"], "--min-length: 90 tokens are more than --length line allows, 64"),
+    ],
+)
+def test_lengths_that_contradict_each_other(checkpoint: str, paper: str, options: list[str], says: str):
+    mistake("summarize", "-m", checkpoint, paper, "--min-length", "90", *options, says=says)
+
+
+def test_a_folder_of_several_splits_says_what_to_name(checkpoint: str):
+    Path("corpus").mkdir()
+    for name in ("train", "test"):
+        write_jsonl(f"corpus/{name}.jsonl", [{"text": DOCUMENTS[0]}])
+    says = "INPUT: the files belong to several splits (test, train); name the files of one"
+    mistake("summarize", "-m", checkpoint, "corpus", says=says)
+
+
 def test_summarize_a_folder_and_files(checkpoint: str, records: str, paper: str):
     Path("folder/deep").mkdir(parents=True)
     Path("folder/a.txt").write_text(DOCUMENTS[2])

@@ -112,11 +112,22 @@ def test_list_of_files(tmp_path):
     assert list(load_documents(paths)) == LOADED
 
 
-def test_a_mixed_folder_is_refused(tmp_path):
-    write(tmp_path / "a.txt", b"Text.")
+@pytest.mark.parametrize("name", ["a.txt", "a.pdf", "a.docx", "a.vtt"])
+def test_a_mixed_folder_is_refused(tmp_path, name):
+    """As is one of papers with the list of them that reference managers write; but a README.md is no document."""
     write(tmp_path / "b.jsonl", as_json_lines(ROWS))
-    with pytest.raises(ValueError, match=r"both text files \(a.txt, …\) and data files \(b.jsonl, …\)"):
+    write(tmp_path / "README.md", b"# Data")
+    assert list(load_documents(tmp_path)) == LOADED
+    write(tmp_path / name, b"Text.")
+    with pytest.raises(ValueError, match=rf"both documents \({name}, …\) and data files \(b.jsonl, …\)"):
         load_documents(tmp_path)
+
+
+def test_what_is_left_out_is_counted_whatever_the_first_file_is(tmp_path):
+    write(tmp_path / "a.txt", b"A plain text.")
+    write(tmp_path / "b.md", b"A page.\n\n```\nprint(1)\n```\n")
+    left_out = [row["left_out"]["code_words"] for row in load_documents(tmp_path)]
+    assert left_out == [0, 1]
 
 
 @pytest.mark.parametrize("source", ["missing.jsonl", "./missing", "/no/such/folder", "a/b/c"])

@@ -202,11 +202,10 @@ def test_saving(processor, tmp_path):
 def test_characters_of_a_corpus():
     assert fit_characters(["abb", "c bca"]) == "bac"
     assert fit_characters(["abb", "c bca"], num_characters=1) == "b"
-    assert fit_characters(["abb"], min_count=2) == "b"
     with pytest.raises(TypeError, match="single string"):
         fit_characters("abc")
-    with pytest.raises(ValueError, match="`min_count` must be at least 1"):
-        fit_characters(["a"], min_count=0)
+    with pytest.raises(ValueError, match="`num_characters` must be at least 1"):
+        fit_characters(["a"], num_characters=0)
 
 
 @pytest.mark.parametrize(

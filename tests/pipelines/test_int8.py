@@ -10,10 +10,11 @@ import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from transformers import pipeline
+from transformers.activations import GELUActivation
 
 import hier_models
 from hier_models.models.attention_products import cpu_has
-from hier_models.pipelines import int8_hier, int8_kernel
+from hier_models.pipelines import document_pipeline_hier, int8_hier, int8_kernel
 from hier_models.pipelines.int8_hier import ROWS_AT_ONCE, Int8Linear, to_int8, why_no_int8
 from tests.cases import CASES, collate, make_model
 from tests.conftest import DOCUMENTS
@@ -86,7 +87,8 @@ def kernel_calls(compiled, monkeypatch):
     library = SimpleNamespace(
         linear_int8=counted(compiled.linear_int8),
         lay_out_int8=compiled.lay_out_int8,
-        linear_int8_many=counted(compiled.linear_int8_many),
+        linear_int8_rows=counted(compiled.linear_int8_rows),
+        gelu_float32=compiled.gelu_float32,
     )
     monkeypatch.setattr(int8_kernel, "find_kernels", lambda: (library, int8_kernel.FEW_ROWS))
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
@@ -113,6 +115,41 @@ def test_the_compiled_kernel_gives_every_bit(kernel_calls, rows, inputs, outputs
     assert torch.equal(layer(states), with_operators(layer, states))
     assert torch.equal(layer(wide[:, 1, 2:-1]), layer(states))  # rows that lie elsewhere
     assert len(kernel_calls) == 3
+
+
+@needs_avx512_vnni
+@pytest.mark.parametrize("outputs", [7, 64, 130])
+def test_gelu_is_the_same_for_few_rows_and_for_many(kernel_calls, outputs):
+    """Also for those between, whose products are torch's, and up to rounding what torch makes of them."""
+    torch.manual_seed(0)
+    layer = Int8Linear(nn.Linear(70, outputs), is_tied=False)
+    states = 9 * torch.randn(300, 70)
+    states[7] = torch.nan
+    want = nn.functional.gelu(layer(states))
+    layer.activation = GELUActivation()
+    got = layer(states)
+    torch.testing.assert_close(got, want, rtol=0, atol=2e-6, equal_nan=True)
+    parts = torch.cat([layer(rows) for rows in states.split([1, 64, 65, 170])])
+    assert torch.equal(parts.nan_to_num(1.0), got.nan_to_num(1.0))
+
+
+@needs_avx512_vnni
+def test_gelu_of_numbers_far_from_zero(kernel_calls):
+    library, _ = int8_kernel.find_kernels()
+    numbers = torch.cat([torch.linspace(-30, 30, 1003), torch.tensor([torch.inf, torch.nan, 1e30, -1e30, -0.0])])
+    want = nn.functional.gelu(numbers.double()).float()
+    int8_kernel._run_gelu(library, found := numbers.clone()[None], threads=1)
+    torch.testing.assert_close(found[0], want, rtol=1e-6, atol=2e-6, equal_nan=True)
+
+
+def test_what_comes_after_a_layer_is_taken_into_it(always):
+    """GELU alone; what another function makes of its products is left where it is."""
+    for function in ("gelu", "relu"):
+        model = make_model(CASES["hat_bart"], activation_function=function)
+        kept = model.model.encoder.layers[0].activation_fn
+        layer = to_int8(to_int8(model)).model.encoder.layers[0]
+        assert (layer.fc1.activation is kept) == (function == "gelu")
+        assert (layer.activation_fn is kept) == (function == "relu")
 
 
 @needs_avx512_vnni
@@ -338,6 +375,44 @@ def test_pipeline_loads_mini_in_int8(always):
     assert {parameter.dtype for parameter in summarize.model.parameters()} == {torch.float32}
     [summary] = summarize(TEXT, num_beams=1, max_new_tokens=20, min_new_tokens=5)
     assert "bridge" in summary["summary_text"]
+
+
+@pytest.mark.parametrize("stored", [torch.float32, torch.float16, torch.bfloat16, "mixed"])
+def test_weights_are_loaded_as_they_are_stored(always, stored, tiny_model, processor, tmp_path, monkeypatch):
+    """Of halves no larger copies are made; and no digit is lost, also where only some are halves."""
+    tiny_model.to(torch.bfloat16 if stored == "mixed" else stored)
+    if stored == "mixed":
+        tiny_model.model.encoder.layers[0].float()
+    tiny_model.save_pretrained(tmp_path)
+    processor.save_pretrained(tmp_path)
+    loaded: list[torch.dtype] = []
+    monkeypatch.setattr(document_pipeline_hier, "to_int8", lambda model: loaded.append(model.dtype) or to_int8(model))
+    model = pipeline("summarization", model=str(tmp_path), dtype="int8", device="cpu").model
+    wanted = to_int8(tiny_model)
+    assert loaded == [torch.float32 if stored == "mixed" else stored]
+    assert model.config.dtype == model.dtype == torch.float32
+    for (name, got), (_, want) in zip(model.named_buffers(), wanted.named_buffers(), strict=True):
+        assert torch.equal(got, want), name
+    for (name, got), (_, want) in zip(model.named_parameters(), wanted.named_parameters(), strict=True):
+        assert got.dtype == torch.float32
+        assert torch.equal(got, want), name
+
+
+@pytest.mark.parametrize("name", ["pytorch_model.bin", "model.safetensors.index.json"])
+def test_checkpoints_in_other_files_are_loaded_too(always, name, tiny_model, processor, tmp_path):
+    tiny_model.half()
+    if name.endswith(".bin"):
+        tiny_model.save_pretrained(tmp_path)
+        (tmp_path / "model.safetensors").unlink()
+        torch.save(tiny_model.state_dict(), tmp_path / name)
+    else:
+        tiny_model.save_pretrained(tmp_path, max_shard_size="2KB")
+    processor.save_pretrained(tmp_path)
+    assert (tmp_path / name).exists()
+    assert not (tmp_path / "model.safetensors").exists()
+    model = pipeline("summarization", model=str(tmp_path), dtype="int8", device="cpu").model
+    for (name, got), (_, want) in zip(model.named_buffers(), to_int8(tiny_model).named_buffers(), strict=True):
+        assert torch.equal(got, want), name
 
 
 def test_nothing_is_said_of_a_format_that_failed(always, caplog):
