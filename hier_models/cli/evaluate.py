@@ -301,9 +301,7 @@ def _check_outputs(data: Path, files: dict[str, Path | None]) -> None:
             raise MistakeError(f"{option}: {file} is a folder; give a file")
         check_not_the_data(file, option, data)
         if is_begun(file):
-            raise MistakeError(
-                f"{option}: {file} is what another command has made, and goes on with; give another file"
-            )
+            raise MistakeError(f"{option}: {file} is what another command made, and can go on with; give another")
         check_parent(file, option)
     if len({file.resolve() for file in given_files.values()}) < len(given_files):
         raise MistakeError(f"{option}: {file} is also the file of {next(iter(given_files))}; give another")
