@@ -4,8 +4,9 @@ decoding.
 Scores, softmax and their products do not leave the cache.
 
 A tile of queries goes through its keys, 64 at a time, and keeps a running maximum and sum (Milakov and Gimelshein,
-2018; Dao et al., 2022). Numbers are read as words of 32 bits: one float32, or two neighbouring bfloat16, which one
-instruction multiplies and adds up. So what is multiplied is laid out in words first:
+2018; Dao et al., 2022); what was kept is only scaled anew where there is a new maximum. Numbers are read as words of
+32 bits: one float32, or two neighbouring bfloat16, which one instruction multiplies and adds up. So what is multiplied
+is laid out in words first:
 
     keys    (words of a head, keys)       a word of a query times 64 keys
     values  (words of the keys, head_dim) a word of the weights times a head
@@ -97,13 +98,14 @@ INLINE int attend(const char *query, const char *key, const char *value, char *a
 
     _Alignas(64) uint32_t queries[QUERIES * 64], weights[ROWS * KEYS];
     _Alignas(64) float outputs[QUERIES * 64];
-    float top[QUERIES], total[QUERIES];
+    float top[QUERIES];
+    __m512 total[QUERIES];
     const __m512 factor = _mm512_set1_ps(scale * LOG2E); /* scores are to the base of 2 */
     for (long tile = first; tile < last; tile += QUERIES) {
         const int count = last - tile < QUERIES ? (int)(last - tile) : QUERIES;
         memset(outputs, 0, sizeof outputs);
         memset(queries, 0, sizeof queries);
-        for (int i = 0; i < QUERIES; i++) top[i] = HIDDEN, total[i] = 0;
+        for (int i = 0; i < QUERIES; i++) top[i] = HIDDEN, total[i] = _mm512_setzero_ps();
         for (int i = 0; i < count; i++) memcpy(queries + i * words, query + (tile + i) * strides[0], 4 * words);
         const long from = tile - half < start ? start : tile - half;
         const long until = tile + count + half > end ? end : tile + count + half;
@@ -121,7 +123,7 @@ INLINE int attend(const char *query, const char *key, const char *value, char *a
                 for (int r = 0; r < ROWS; r++) {
                     const long here = lowest + r - at;
                     const long behind = here + half < end - 1 - at ? here + half : end - 1 - at;
-                    __m512 most = _mm512_set1_ps(top[i + r]), sum = _mm512_setzero_ps();
+                    __m512 most = _mm512_set1_ps(HIDDEN), sum = _mm512_setzero_ps();
                     for (int j = 0; j < 4; j++) {
                         sums[r][j] = _mm512_mul_ps(sums[r][j], factor);
                         if (!all_seen)
@@ -129,16 +131,19 @@ INLINE int attend(const char *query, const char *key, const char *value, char *a
                                                             sums[r][j]);
                         most = _mm512_max_ps(most, sums[r][j]);
                     }
-                    /* Where a row sees nothing yet, it is forgotten once it does: what was kept is zero then. */
-                    const float highest_score = _mm512_reduce_max_ps(most), before = top[i + r] - highest_score;
+                    kept[r] = 1;
+                    if (_mm512_cmp_ps_mask(most, _mm512_set1_ps(top[i + r]), _CMP_GT_OQ)) {
+                        /* Where a row saw nothing yet, it is forgotten: what was kept is zero then. */
+                        const float highest_score = _mm512_reduce_max_ps(most);
+                        kept[r] = _mm512_cvtss_f32(power_of_two(_mm512_set1_ps(top[i + r] - highest_score), 0));
+                        top[i + r] = highest_score;
+                    }
                     for (int j = 0; j < 4; j++) {
-                        const __m512 score = _mm512_sub_ps(sums[r][j], _mm512_set1_ps(highest_score));
+                        const __m512 score = _mm512_sub_ps(sums[r][j], _mm512_set1_ps(top[i + r]));
                         sums[r][j] = power_of_two(score, half_precision);
                         sum = _mm512_add_ps(sum, sums[r][j]);
                     }
-                    kept[r] = before == 0 ? 1 : _mm512_cvtss_f32(power_of_two(_mm512_set1_ps(before), 0));
-                    top[i + r] = highest_score;
-                    total[i + r] = total[i + r] * kept[r] + _mm512_reduce_add_ps(sum);
+                    total[i + r] = _mm512_fmadd_ps(total[i + r], _mm512_set1_ps(kept[r]), sum);
                     uint32_t *row = weights + r * key_words;
                     for (int j = 0; j < 4; j++) {
                         if (!half_precision) _mm512_store_si512(row + LANES * j, (__m512i)sums[r][j]);
@@ -159,14 +164,15 @@ INLINE int attend(const char *query, const char *key, const char *value, char *a
             }
         }
         for (int i = 0; i < count; i++) {
-            const __m512 share = _mm512_set1_ps(1 / total[i]);
+            const float all = _mm512_reduce_add_ps(total[i]);
+            const __m512 share = _mm512_set1_ps(1 / all);
             char *row = attended + (tile + i) * strides[3];
             for (int j = 0; j < columns; j++) {
                 const __m512 numbers = _mm512_mul_ps(share, _mm512_load_ps(outputs + i * head_dim + LANES * j));
                 if (half_precision) _mm256_storeu_si256((__m256i *)row + j, (__m256i)_mm512_cvtneps_pbh(numbers));
                 else _mm512_storeu_ps((float *)row + LANES * j, numbers);
             }
-            normalizer[tile + i] = top[i] / LOG2E + logf(total[i]);
+            normalizer[tile + i] = top[i] / LOG2E + logf(all);
         }
     }
     free(keys), free(values);

@@ -11,7 +11,7 @@
 
 typedef uint16_t bfloat16;
 
-/* 2^power, for powers that are not positive; zero instead of what is too small for a normal number. */
+/* 2^power; zero instead of what is too small for a normal number. */
 INLINE __m512 power_of_two(__m512 power, int half_precision) {
     const __m512 whole = _mm512_roundscale_ps(power, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
     const __m512 rest = _mm512_sub_ps(power, whole);
