@@ -152,6 +152,19 @@ def test_behind_attention_some_tokens_at_a_time_are_updated(family, folder, auto
     torch.testing.assert_close(parts, whole)  # types too
 
 
+@pytest.mark.parametrize("dropout", ["dropout", "activation_dropout"])
+def test_what_is_drawn_twice_is_drawn_alike(family, folder, dropout, monkeypatch):
+    """Reentrant checkpointing runs a layer without gradients, and then once more with them."""
+    encoder = family.summarizer.from_pretrained(folder, **family.plain, **{dropout: 0.5}).get_encoder().train()
+    found = []
+    for at_once in (8, 1024):
+        monkeypatch.setattr(bart_body, "TOKENS_AT_ONCE", at_once)
+        torch.manual_seed(0)
+        with torch.no_grad():
+            found.append(encoder(make_source(15, batch=2)).last_hidden_state)
+    assert torch.equal(*found)
+
+
 @pytest.mark.parametrize("activation_dropout", [0.0, 0.3])
 def test_training_keeps_expanded_states_once(family, folder, activation_dropout):
     """What becomes of them is made again, with the same dropout: loss and gradients are BART's, which keeps it."""

@@ -148,10 +148,6 @@ def generation_settings(
 
     from ..pipelines.summary_rules_hier import NEW_TOKENS
 
-    most = max_length if max_length is not None or length is None else NEW_TOKENS[length][1]
-    if min_length is not None and most is not None and min_length > most:
-        limit = f"--length {length}" if max_length is None else "--max-length"
-        raise MistakeError(f"--min-length: {min_length} tokens are more than {limit} allows, {most}")
     known = {*vars(GenerationConfig()), *besides}
     settings: dict[str, Any] = {}
     for entry in others or []:
@@ -166,6 +162,12 @@ def generation_settings(
         if isinstance(settings[name], str):
             with suppress(ValueError):
                 settings[name] = float(text)  # 1e-4, which PyYAML takes for text
+    # Of what limits a length, what comes first.
+    own = None if length is None or "max_length" in settings else NEW_TOKENS[length][1]
+    limits = {"--max-length": max_length, "--set": settings.get("max_new_tokens"), f"--length {length}": own}
+    name, most = next(((name, most) for name, most in limits.items() if most is not None), ("", None))
+    if min_length is not None and isinstance(most, int) and min_length > most:
+        raise MistakeError(f"--min-length: {min_length} tokens are more than {name} allows, {most}")
     # Tokens to be written, whatever the checkpoint says of lengths in other terms.
     return settings | given_only(max_new_tokens=max_length, min_new_tokens=min_length, num_beams=num_beams)
 

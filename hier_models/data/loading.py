@@ -235,9 +235,10 @@ def _format_of_files(
     files: list[tuple[Path, str]], resolve: Callable[[Mapping[str, Any]], RowFormat], bad_lines: BadLines
 ) -> RowFormat:
     problem: Exception | None = None
-    # PDFs first: where there is one, all documents have a column for pages. Plain texts last: nothing of them is left
-    # out, which others have a column for.
-    files = sorted(files, key=lambda file: (data_suffix(file[0]) != ".pdf", data_suffix(file[0]) in TEXT_SUFFIXES))
+    # PDFs first: where there is one, all documents have a column for pages. Last, what nothing is left out of, which
+    # others have a column for: plain texts, and subtitles, which may be dialogues.
+    last = (*TEXT_SUFFIXES, ".srt", ".vtt")
+    files = sorted(files, key=lambda file: (data_suffix(file[0]) != ".pdf", data_suffix(file[0]) in last))
     records = (record for path, name in files for record in read_records(path, document_name(Path(name))))
     for record in islice(records, RECORDS_TO_PEEK):
         try:

@@ -427,13 +427,13 @@ def behind_attention(
     layer: Any, norm: nn.LayerNorm, residual: torch.Tensor, update: torch.Tensor
 ) -> torch.Tensor:  # each (batch, units, d_model)
     """Add what the last attention of an encoder's layer found, and update each unit by itself."""
-    if residual.device.type == "cpu" and _goes_in_parts(residual):
+    if residual.device.type == "cpu" and _goes_in_parts(layer, residual):
         found: Any = None  # what is between stays in the cache, and no memory is asked for it
-        for begin in range(0, residual.shape[:-1].numel(), TOKENS_AT_ONCE):
-            part = (states.flatten(0, -2)[begin : begin + TOKENS_AT_ONCE] for states in (residual, update))
+        parts = zip(*(states.flatten(0, -2).split(TOKENS_AT_ONCE) for states in (residual, update)), strict=True)
+        for number, part in enumerate(parts):
             states = behind_attention(layer, norm, *part)
             found = states.new_empty(residual.shape) if found is None else found
-            found.flatten(0, -2)[begin : begin + TOKENS_AT_ONCE] = states
+            found.flatten(0, -2).split(TOKENS_AT_ONCE)[number].copy_(states)
         return found
     hidden_states = after(layer, norm, residual, update)
     norm = layer.final_layer_norm
@@ -444,9 +444,10 @@ def behind_attention(
     return hidden_states
 
 
-def _goes_in_parts(states: torch.Tensor) -> bool:
-    """Whether states are too many, and no gradient of them is wanted."""
-    at_once = torch.is_grad_enabled() or torch.compiler.is_compiling()
+def _goes_in_parts(layer: Any, states: torch.Tensor) -> bool:
+    """Whether states are too many, no gradient of them is wanted, and dropout, which may be drawn again, is none."""
+    drops = layer.training and (layer.dropout > 0 or layer.activation_dropout > 0)
+    at_once = drops or torch.is_grad_enabled() or torch.compiler.is_compiling()
     return not at_once and states.shape[:-1].numel() > TOKENS_AT_ONCE
 
 
@@ -463,7 +464,7 @@ def after(layer: Any, norm: nn.LayerNorm, residual: torch.Tensor, update: torch.
 
 def feed_forward(layer: Any, inputs: torch.Tensor) -> torch.Tensor:
     """BART's feed-forward network; what its first product gave is kept for the backward pass, and no more."""
-    if _goes_in_parts(inputs):
+    if _goes_in_parts(layer, inputs):
         parts = inputs.flatten(0, -2).split(TOKENS_AT_ONCE)
         return torch.cat([feed_forward(layer, part) for part in parts]).view_as(inputs)
     drops = layer.training and layer.activation_dropout > 0

@@ -1,7 +1,7 @@
 /* Linear layers in int8, for CPUs with AVX512-VNNI.
 
 One instruction multiplies 64 numbers of rows, which have no sign there, by as many weights: so 128 is added to the
-rows' numbers, and 128 times the sum of the weights is taken away again. To the bit it is what torch's operators give.
+rows' numbers, and 128 times the sum of the weights is taken away again. To the bit it is what torch's operators give, but for GELU.
 
 Few rows, such as those of a step of decoding, wait for the weights: `linear_int8` reads these once, as they lie in
 memory. For many, such as an encoder's, `lay_out_int8` brings weights into the order in which `linear_int8_rows` reads

@@ -25,8 +25,9 @@ PIPELINES = {
 }
 # Task -> Auto class that loads its model, where that is no encoder-decoder.
 AUTO_CLASSES = {"reading-comprehension": "AutoModelForQuestionAnswering"}
-# Arguments of `from_pretrained` that say where a checkpoint's files are.
-_WHERE = ("cache_dir", "force_download", "local_files_only", "proxies", "revision", "subfolder", "token")
+# Arguments of `from_pretrained` that say where a checkpoint's files are, and those that name other weights.
+_WHERE = ("cache_dir", "local_files_only", "revision", "subfolder", "token", "trust_remote_code")
+_OTHERS = ("gguf_file", "state_dict", "variant")
 # Public name -> module that defines it.
 _HOMES = {name: module for module, name in PIPELINES.values()} | {
     "ImportanceTagger": "hier_models.pipelines.importance_tagger_hier",
@@ -71,15 +72,24 @@ def _loading_int8(auto_class: Any) -> Any:
 
 
 def _stored_dtype(checkpoint: Any, **kwargs: Any) -> Any:
-    """bfloat16 or float16 where all weights are stored so, since no larger copies of them are needed; else float32."""
+    """bfloat16 or float16 where all weights are stored so, since no larger copies of them are needed; else float32.
+
+    Others than BART and the families here compute positions in the type that they are loaded in, which rounds them.
+    """
     torch, safetensors = importlib.import_module("torch"), importlib.import_module("safetensors")
-    cached_file = importlib.import_module("transformers.utils").cached_file
+    transformers: Any = importlib.import_module("transformers")
     asked = {key: kwargs[key] for key in _WHERE if key in kwargs}
     try:
-        with safetensors.safe_open(cached_file(checkpoint, "model.safetensors", **asked), "pt") as weights:
-            names = weights.keys()
-            stored = {weights.get_slice(name).get_dtype() for name in names}
-    except OSError:  # in other files
+        config = kwargs.get("config") or transformers.AutoConfig.from_pretrained(checkpoint, **asked)
+        others = kwargs.get("use_safetensors") is False or any(kwargs.get(key) for key in _OTHERS)
+        if others or config.model_type not in ("bart", *FAMILIES):
+            return torch.float32
+        asked.pop("trust_remote_code", None)
+        path = transformers.utils.cached_file(checkpoint, "model.safetensors", **asked)
+        with safetensors.safe_open(path, "pt") as file:
+            names = file.keys()
+            stored = {file.get_slice(name).get_dtype() for name in names}
+    except (OSError, ValueError):  # in other files, or in none, which loading says better
         return torch.float32
     return {"BF16": torch.bfloat16, "F16": torch.float16}.get("".join(stored), torch.float32)
 

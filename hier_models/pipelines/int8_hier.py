@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import nn
 from transformers.activations import GELUActivation
+from transformers.models.bart.modeling_bart import BartDecoderLayer, BartEncoderLayer
 from transformers.utils import logging
 
 
@@ -109,7 +110,7 @@ def to_int8(model: Any) -> Any:
     model.float()  # now, since what was replaced may have had half of its size
     if hasattr(model, "config"):
         model.config.dtype = torch.float32
-    with contextlib.suppress(OSError, AttributeError):  # hands back to Linux what was freed
+    with contextlib.suppress(OSError, AttributeError, TypeError):  # hands back to Linux what was freed
         ctypes.CDLL(None).malloc_trim(0)
     return model
 
@@ -123,7 +124,8 @@ def _replace_layers(model: Any) -> None:
         if is_faster_in_bfloat16 is not None and is_faster_in_bfloat16(module):
             for part in (module.q_proj, module.k_proj, module.v_proj):
                 part.attends = module.config
-        if isinstance(getattr(module, "fc1", None), Int8Linear) and type(module.activation_fn) is GELUActivation:
+        is_layer = isinstance(module, BartEncoderLayer | BartDecoderLayer)  # else it may stand elsewhere
+        if is_layer and type(module.fc1) is Int8Linear and type(module.activation_fn) is GELUActivation:
             module.fc1.activation, module.activation_fn = module.activation_fn, nn.Identity()
 
 

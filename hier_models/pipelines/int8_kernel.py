@@ -1,7 +1,7 @@
 """The kernels of int8_kernel.c: linear layers in int8, on CPUs with AVX512-VNNI, where they were compiled.
 
-They give every bit that torch's operators give, so that a document gets in a batch what it gets alone. Where torch was
-compiled in another way, so that they do not, they are not used.
+They give every bit that torch's operators give, so that a document gets in a batch what it gets alone, but for GELU
+(1e-6), which is theirs for any number of rows. Where torch was compiled in another way, they are not used.
 """
 
 import ctypes

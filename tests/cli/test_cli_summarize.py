@@ -24,8 +24,10 @@ from transformers import BartConfig, BartForConditionalGeneration, pipeline
 
 import hier_models
 from hier_models import HatBartForConditionalGeneration, HatBartProcessor, cores
+from hier_models.cli import loading
 from hier_models.cli.documents import Documents
 from hier_models.cli.jobs import alone
+from hier_models.cli.options import Length
 from hier_models.data import load_documents
 from hier_models.pipelines import SummarizationPipeline, batching_hier, int8_hier
 from hier_models.pipelines.sources_hier import format_sources
@@ -117,10 +119,17 @@ def test_summarize_json_lines_from_standard_input(checkpoint: str, records: str)
     [
         (["--max-length", "50"], "--min-length: 90 tokens are more than --max-length allows, 50"),
         (["--length", "line"], "--min-length: 90 tokens are more than --length line allows, 64"),
+        (["--set", "max_new_tokens=50"], "--min-length: 90 tokens are more than --set allows, 50"),
     ],
 )
 def test_lengths_that_contradict_each_other(checkpoint: str, paper: str, options: list[str], says: str):
     mistake("summarize", "-m", checkpoint, paper, "--min-length", "90", *options, says=says)
+
+
+@pytest.mark.parametrize("setting", ["max_new_tokens=200", "max_length=200"])
+def test_what_is_set_comes_before_the_limit_of_a_length(setting: str):
+    settings = loading.generation_settings(None, 90, None, [setting], length=Length.line)
+    assert settings == {setting.partition("=")[0]: 200, "min_new_tokens": 90}
 
 
 def test_a_folder_of_several_splits_says_what_to_name(checkpoint: str):

@@ -1,6 +1,7 @@
 """Linear layers in int8, `dtype="int8"`: what they give, what is left, what is said where it or another is no gain."""
 
 import ctypes
+import json
 import logging
 import time
 from types import SimpleNamespace
@@ -150,6 +151,9 @@ def test_what_comes_after_a_layer_is_taken_into_it(always):
         layer = to_int8(to_int8(model)).model.encoder.layers[0]
         assert (layer.fc1.activation is kept) == (function == "gelu")
         assert (layer.activation_fn is kept) == (function == "relu")
+    other = nn.Module()
+    other.fc1, other.act = nn.Linear(20, 20), GELUActivation()
+    assert to_int8(other).fc1.activation is None
 
 
 @needs_avx512_vnni
@@ -396,6 +400,16 @@ def test_weights_are_loaded_as_they_are_stored(always, stored, tiny_model, proce
     for (name, got), (_, want) in zip(model.named_parameters(), wanted.named_parameters(), strict=True):
         assert got.dtype == torch.float32
         assert torch.equal(got, want), name
+
+
+@pytest.mark.parametrize("other", [{"variant": "fp32"}, {"use_safetensors": False}, {"model_type": "marian"}])
+def test_other_weights_and_models_are_loaded_in_float32(other, tiny_model, tmp_path):
+    """Such as Marian's, which computes its positions in the type that it is loaded in."""
+    tiny_model.half().save_pretrained(tmp_path)
+    assert hier_models.pipelines._stored_dtype(tmp_path) == torch.float16
+    config = json.loads((tmp_path / "config.json").read_text()) | {"model_type": "hat_bart"} | other
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    assert hier_models.pipelines._stored_dtype(tmp_path, **other) == torch.float32
 
 
 @pytest.mark.parametrize("name", ["pytorch_model.bin", "model.safetensors.index.json"])
