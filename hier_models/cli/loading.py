@@ -146,8 +146,6 @@ def generation_settings(
     import yaml
     from transformers import GenerationConfig
 
-    from ..pipelines.summary_rules_hier import NEW_TOKENS
-
     known = {*vars(GenerationConfig()), *besides}
     settings: dict[str, Any] = {}
     for entry in others or []:
@@ -162,14 +160,23 @@ def generation_settings(
         if isinstance(settings[name], str):
             with suppress(ValueError):
                 settings[name] = float(text)  # 1e-4, which PyYAML takes for text
-    # Of what limits a length, what comes first.
-    own = None if length is None or "max_length" in settings else NEW_TOKENS[length][1]
-    limits = {"--max-length": max_length, "--set": settings.get("max_new_tokens"), f"--length {length}": own}
-    name, most = next(((name, most) for name, most in limits.items() if most is not None), ("", None))
-    if min_length is not None and isinstance(most, int) and min_length > most:
-        raise MistakeError(f"--min-length: {min_length} tokens are more than {name} allows, {most}")
+    if min_length is not None:
+        _check_least(min_length, max_length, settings, length)
     # Tokens to be written, whatever the checkpoint says of lengths in other terms.
     return settings | given_only(max_new_tokens=max_length, min_new_tokens=min_length, num_beams=num_beams)
+
+
+def _check_least(least: int, most: int | None, settings: dict[str, Any], length: Length | None) -> None:
+    """Refuse more tokens than there may be; of what limits them, what comes first counts."""
+    name = "--max-length"
+    if most is None:
+        name, most = "--set", settings.get("max_new_tokens")
+    if most is None and length is not None and "max_length" not in settings:
+        from ..pipelines.summary_rules_hier import NEW_TOKENS
+
+        name, most = f"--length {length}", NEW_TOKENS[length][1]
+    if isinstance(most, int) and least > most:
+        raise MistakeError(f"--min-length: {least} tokens are more than {name} allows, {most}")
 
 
 def with_length(pipe: Any, length: Length | None, generation: dict[str, Any]) -> dict[str, Any]:

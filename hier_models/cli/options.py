@@ -95,7 +95,7 @@ class InputsFirst(TyperCommand):
         }
         given = next(ctx.params[each.name] for each in self.params if each.param_type_name == "argument")
         inputs = [str(each) for each in [*(given if isinstance(given, list | tuple) else [given]), *rest] if each]
-        if inputs and ctx.get_parameter_source("model").name == "DEFAULT":
+        if inputs and "model" not in state.given:
             _refuse_model_first(inputs, f"{ctx.info_name}", words)
         if rest:
             ctx.fail(f"Got unexpected extra argument(s) ({' '.join(rest)})")

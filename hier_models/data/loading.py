@@ -20,6 +20,7 @@ from .cache_fingerprint import source_version
 from .cleaning import Fillers, check_digits, load_fillers
 from .columns import COUNTS, DROPPED_TURNS, FILLER_WORDS, KINDS, PROBLEMS, BadRecord, Kind, RowFormat, resolve_columns
 from .data_files import canonical_split, files_of_split, local_files
+from .document_files import SUBTITLE_SUFFIXES
 from .record_readers import TEXT_SUFFIXES, Record, data_suffix, document_name, read_records
 
 
@@ -237,7 +238,7 @@ def _format_of_files(
     problem: Exception | None = None
     # PDFs first: where there is one, all documents have a column for pages. Last, what nothing is left out of, which
     # others have a column for: plain texts, and subtitles, which may be dialogues.
-    last = (*TEXT_SUFFIXES, ".srt", ".vtt")
+    last = (*TEXT_SUFFIXES, *SUBTITLE_SUFFIXES)
     files = sorted(files, key=lambda file: (data_suffix(file[0]) != ".pdf", data_suffix(file[0]) in last))
     records = (record for path, name in files for record in read_records(path, document_name(Path(name))))
     for record in islice(records, RECORDS_TO_PEEK):

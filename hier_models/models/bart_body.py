@@ -6,6 +6,7 @@ Axes in shape comments: batch (documents), source (source tokens), target (targe
 import dataclasses
 import math
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import torch
@@ -427,14 +428,8 @@ def behind_attention(
     layer: Any, norm: nn.LayerNorm, residual: torch.Tensor, update: torch.Tensor
 ) -> torch.Tensor:  # each (batch, units, d_model)
     """Add what the last attention of an encoder's layer found, and update each unit by itself."""
-    if residual.device.type == "cpu" and _goes_in_parts(layer, residual):
-        found: Any = None  # what is between stays in the cache, and no memory is asked for it
-        parts = zip(*(states.flatten(0, -2).split(TOKENS_AT_ONCE) for states in (residual, update)), strict=True)
-        for number, part in enumerate(parts):
-            states = behind_attention(layer, norm, *part)
-            found = states.new_empty(residual.shape) if found is None else found
-            found.flatten(0, -2).split(TOKENS_AT_ONCE)[number].copy_(states)
-        return found
+    if residual.device.type == "cpu" and _goes_in_parts(layer, residual):  # what is between stays in the cache
+        return _in_parts(partial(behind_attention, layer, norm), residual, update)
     hidden_states = after(layer, norm, residual, update)
     norm = layer.final_layer_norm
     hidden_states = after(layer, norm, hidden_states, feed_forward(layer, before(layer, norm, hidden_states)))
@@ -451,6 +446,16 @@ def _goes_in_parts(layer: Any, states: torch.Tensor) -> bool:
     return not at_once and states.shape[:-1].numel() > TOKENS_AT_ONCE
 
 
+def _in_parts(run: Callable[..., torch.Tensor], *each: torch.Tensor) -> torch.Tensor:  # (…, width)
+    """Run some tokens at a time; memory is asked for what is found, and that of a part is used again for the next."""
+    found: Any = None  # of the type that the first part has
+    for number, part in enumerate(zip(*(states.flatten(0, -2).split(TOKENS_AT_ONCE) for states in each), strict=True)):
+        states = run(*part)
+        found = states.new_empty(each[0].shape) if found is None else found
+        found.flatten(0, -2).split(TOKENS_AT_ONCE)[number].copy_(states)
+    return found  # type: ignore[no-any-return]
+
+
 def before(layer: Any, norm: nn.LayerNorm, hidden_states: torch.Tensor) -> torch.Tensor:
     """Norm what a layer reads, where norms stand before."""
     return norm(hidden_states) if layer.normalize_before else hidden_states
@@ -465,8 +470,7 @@ def after(layer: Any, norm: nn.LayerNorm, residual: torch.Tensor, update: torch.
 def feed_forward(layer: Any, inputs: torch.Tensor) -> torch.Tensor:
     """BART's feed-forward network; what its first product gave is kept for the backward pass, and no more."""
     if _goes_in_parts(layer, inputs):
-        parts = inputs.flatten(0, -2).split(TOKENS_AT_ONCE)
-        return torch.cat([feed_forward(layer, part) for part in parts]).view_as(inputs)
+        return _in_parts(partial(feed_forward, layer), inputs)
     drops = layer.training and layer.activation_dropout > 0
 
     def activated(expanded: torch.Tensor) -> torch.Tensor:

@@ -15,7 +15,6 @@ from typing import Any
 import torch
 from torch import nn
 from transformers.activations import GELUActivation
-from transformers.models.bart.modeling_bart import BartDecoderLayer, BartEncoderLayer
 from transformers.utils import logging
 
 
@@ -110,12 +109,19 @@ def to_int8(model: Any) -> Any:
     model.float()  # now, since what was replaced may have had half of its size
     if hasattr(model, "config"):
         model.config.dtype = torch.float32
-    with contextlib.suppress(OSError, AttributeError, TypeError):  # hands back to Linux what was freed
-        ctypes.CDLL(None).malloc_trim(0)
+    hand_back_memory()
     return model
 
 
+def hand_back_memory() -> None:
+    """Give the system what was freed and GNU's C library keeps; other systems' libraries have no such function."""
+    with contextlib.suppress(OSError, AttributeError, TypeError):
+        ctypes.CDLL(None).malloc_trim(0)
+
+
 def _replace_layers(model: Any) -> None:
+    from transformers.models.bart.modeling_bart import BartDecoderLayer, BartEncoderLayer
+
     embeddings = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
     for name, module in list(model.named_modules()):
         if type(module) is nn.Linear and min(module.weight.shape) >= LEAST:

@@ -1,7 +1,6 @@
 """What a run costs (time, memory), on what it ran, and a limit of its time."""
 
 import contextlib
-import ctypes
 import functools
 import hashlib
 import os
@@ -23,6 +22,7 @@ from ..data.cache_fingerprint import source_version
 from ..data.data_files import visible_files
 from ..data.record_readers import DATA_SUFFIXES, DOCUMENT_SUFFIXES, data_suffix
 from ..models.phrase_finder import KEY_PHRASES_FILE
+from ..pipelines.int8_hier import hand_back_memory
 from .arguments import Recipe
 
 
@@ -99,8 +99,7 @@ def _devices(arguments: TrainingArguments) -> list[int]:
 
 def _forget_peak() -> bool:
     """Begin the count of the highest resident memory anew; False where that cannot be."""
-    with contextlib.suppress(OSError, AttributeError):  # hands freed memory back: it is not this run's
-        ctypes.CDLL(None).malloc_trim(0)
+    hand_back_memory()  # what is free is not this run's
     try:
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
         return _resident_peak() > 0
