@@ -47,7 +47,7 @@ from hier_models.training import has_fast_bfloat16, run_evaluation
 
 SEED = 42
 SHOWN = "2020.acl-main.547"  # the paper that is summarized
-MAX_SOURCE_LENGTH = 512  # tokens to train on and to score with: of longer papers, what is central to them
+MAX_SOURCE_LENGTH = 512  # tokens to train on and to score with: of longer papers, what says the most of them
 MAX_TARGET_LENGTH = 256  # tokens of an abstract to train on
 ROUGE_NAMES = ("rouge1", "rouge2", "rougeLsum")
 

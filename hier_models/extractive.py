@@ -1,4 +1,4 @@
-"""Extractive baselines, summaries of the document's own sentences without a model: lead, LexRank, TextRank, tf-idf.
+"""Summaries of the document's own sentences, without a model: lead, LexRank, TextRank, tf-idf, salience.
 
 Own code, since the kept libraries are not faithful: sumy 0.13 ends LexRank's iteration when it changes by less than
 0.1 and has it jump nowhere, counts a sentence among its own neighbours in TextRank, and holds setuptools back.
@@ -15,9 +15,11 @@ import numpy as np
 from .inspection.copying import SourceText, source_text, words_of
 from .models.keywords import page_rank
 from .models.sentence_splitting import check_language
+from .pipelines.long_documents_hier import no_sentences
+from .pipelines.salience_hier import salience
 
 
-Method = Literal["lead", "lexrank", "textrank", "tf-idf"]
+Method = Literal["lead", "lexrank", "textrank", "tf-idf", "salience"]
 METHODS: tuple[str, ...] = get_args(Method)
 
 LEXRANK_THRESHOLD = 0.1  # LexRank, section 3.2: sentences are linked from this similarity on
@@ -32,6 +34,7 @@ class ExtractiveSummarizer:
     - textrank: PageRank over sentences, weighed by shared words over the logarithms of their lengths (Mihalcea and
       Tarau, 2004).
     - tf-idf: the sum of a sentence's tf-idf values, without stopwords (Christian et al., 2016).
+    - salience: weights of place, words and length, learned from summaries in English (after Kupiec et al., 1995).
 
     But for lead, a sentence is passed over that is too like one chosen before (tf-idf cosine above 0.5); the papers do
     so for LexRank only.
@@ -39,7 +42,7 @@ class ExtractiveSummarizer:
     Time and memory grow with the square of the number of sentences, but for lead.
 
     Args:
-        method: One of the four.
+        method: One of the five.
         max_words: Longest summary, in words between spaces. A single sentence may be longer.
         max_sentences: Most sentences of a summary; None for any number. One, with lead, is the baseline FIRST.
         language: Of the documents: for the sentence splitter, and for tf-idf's stopwords (english, german; other
@@ -86,7 +89,7 @@ class ExtractiveSummarizer:
         alike = None if self.method == "lead" else _similarities(words)
         chosen: list[int] = []
         left = self.max_words
-        for number in self._order(words, parts):
+        for number in self._order(sentences, words, parts):
             length = len(sentences[number].split())
             is_too_long = bool(chosen) and length > left
             if len(chosen) == self.max_sentences or (is_too_long and self.method == "lead"):
@@ -97,7 +100,7 @@ class ExtractiveSummarizer:
                 left -= length
         return " ".join(sentences[number] for number in sorted(chosen))
 
-    def _order(self, words: Sequence[Sequence[str]], parts: SourceText) -> list[int]:
+    def _order(self, sentences: Sequence[str], words: Sequence[Sequence[str]], parts: SourceText) -> list[int]:
         """Sentences by rank, the best first; of equals the earlier."""
         if self.method == "lead":
             return _in_turn(parts)
@@ -105,6 +108,10 @@ class ExtractiveSummarizer:
             scores = lexrank(words)
         elif self.method == "textrank":
             scores = textrank(words)
+        elif self.method == "salience":
+            scores = salience(sentences, parts.blocks if parts.block_name == "article" else None)
+            _, last = no_sentences(list(sentences), [*map(len, words)])  # headings, if there is anything else
+            scores[list(last)] -= 100
         else:
             scores = tf_idf_sums(words, _stopwords(self.language))
         # Sums of roundings are no reason to prefer a sentence.

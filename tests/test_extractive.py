@@ -109,7 +109,7 @@ def test_summaries_are_sentences_of_the_source_in_its_order(method):
     assert summarizer(documents=ARTICLES) == summary
 
 
-@pytest.mark.parametrize("method", ["lexrank", "textrank", "tf-idf"])
+@pytest.mark.parametrize("method", ["lexrank", "textrank", "tf-idf", "salience"])
 def test_nothing_is_said_twice(method):
     summary = ExtractiveSummarizer(method, max_words=100)(documents=[ARTICLES[0], ARTICLES[0]])
     assert sorted(summary.split()) == sorted(ARTICLES[0].split())
@@ -134,7 +134,9 @@ def test_chinese_has_words():
 
 
 def test_wrong_arguments_are_refused():
-    with pytest.raises(ValueError, match="method must be one of lead, lexrank, textrank, tf-idf, got 'best'"):
+    with pytest.raises(
+        ValueError, match="method must be one of lead, lexrank, textrank, tf-idf, salience, got 'best'"
+    ):
         ExtractiveSummarizer("best")
     with pytest.raises(ValueError, match="max_words must be at least 1, got 0"):
         ExtractiveSummarizer(max_words=0)

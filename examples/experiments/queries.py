@@ -38,7 +38,8 @@ from hier_models.inspection.copying import words_of
 from hier_models.journal import digest
 from hier_models.models.sentence_splitting import split_sentences
 from hier_models.pipelines import ExtractiveSummarizer
-from hier_models.pipelines.long_documents_hier import central_sentences, condense
+from hier_models.pipelines.long_documents_hier import best_sentences, condense, relevance
+from hier_models.pipelines.salience_hier import Words, salience
 from hier_models.training.metrics import score_documents
 
 
@@ -160,14 +161,15 @@ def search(folder: Path) -> None:
     rows = [row for kind in by_kind for row in random.Random(0).sample(by_kind[kind], 40)]
     words = 240
 
-    def chosen(its: list[str], query: str | None) -> str:
-        places = central_sentences(its, [len(sentence.split()) for sentence in its], words, query=query)
+    def chosen(its: list[str], worth: torch.Tensor) -> str:
+        places = best_sentences(its, [len(sentence.split()) for sentence in its], worth, words)
         return " ".join(its[place] for place in places)
 
     ways: dict[str, Callable[[list[str], str], str]] = {
         "beginning": lambda its, query: best_that_fit(its, -np.arange(len(its)), words),
-        "central": lambda its, query: chosen(its, None),
-        "like the query, with neighbours": chosen,
+        "central": lambda its, query: chosen(its, Words(its).centrality()),
+        "salient": lambda its, query: chosen(its, salience(its)),
+        "like the query, with neighbours": lambda its, query: chosen(its, relevance(its, query)),
         **{
             f"LexRank biased to the query, d = {d}": lambda its, query, d=d: best_that_fit(
                 its, biased_lexrank(its, query, d), words

@@ -7,9 +7,9 @@ and perhaps a `title`, in itself or in `pairs/`; beside them `scitldr_a`, `propo
 examples/experiments/README.md describes them. A set that is not there is left out, and said to be. All of them may be
 trained on and their model given away: data for non-commercial use have no place here.
 
-Of a long document a pair has what the model will read of it: its beginning, and the sentences that are most like all
-others, as `pipeline("summarization")` chooses them. A pair is trained on if what its summary says stands there, for
-the most part.
+Of a long document a pair has its beginning, and the sentences that are most like all others: what mini read when it
+was trained. The pipeline chooses better ones today (salience.py). A pair is trained on if what its summary says stands
+there, for the most part.
 
 Parts are divided by document: rows of one title, paper or story are all in one part, whichever set they are in.
 """
@@ -29,7 +29,8 @@ from hier_models.data.overlap import find_overlaps
 from hier_models.data.record_readers import COMPRESSION_SUFFIXES, read_records
 from hier_models.models.sentence_splitting import split_sentences
 from hier_models.models.summary_lengths import length_of
-from hier_models.pipelines.long_documents_hier import central_sentences
+from hier_models.pipelines.long_documents_hier import best_sentences
+from hier_models.pipelines.salience_hier import Words
 from hier_models.training.evaluation import write_json_lines
 
 
@@ -119,7 +120,8 @@ def condensed(document: str) -> str:
     first = sum(total <= BEGINNING for total in accumulate(sizes))
     later = [place for place in range(first, len(sentences)) if sizes[place] in SENTENCE]
     room = READ - sum(sizes[:first])
-    central = central_sentences([sentences[place] for place in later], [sizes[place] for place in later], room)
+    own = [sentences[place] for place in later]
+    central = best_sentences(own, [sizes[place] for place in later], Words(own).centrality(), room)
     return "\n".join([" ".join(sentences[:first]), *(sentences[later[place]] for place in central)]).strip()
 
 

@@ -37,7 +37,7 @@ from hier_models.training.metrics import score_documents
 
 
 DOMAINS = ("wikipedia", "simple_wikipedia", "papers", "proposals", "lines", "dialogues", "documentation")
-EXTRACTIVE = ("lead", "lexrank", "textrank")
+EXTRACTIVE = ("lead", "lexrank", "textrank", "salience")
 SENTENCES = {"line": 1, "short": 3, "long": 8}
 ASKED = {"line": "in one short sentence", "short": "in one paragraph of three sentences", "long": "in two paragraphs"}
 READ = 1024  # tokens that SmolLM2 is given, of which mini reads 512

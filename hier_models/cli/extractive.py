@@ -10,7 +10,13 @@ from .documents import QUERY
 from .errors import MistakeError, mistakes, say
 
 
-METHODS = ("lead", "lexrank", "textrank", "tf-idf")  # as in `hier_models.extractive`, which takes torch to import
+METHODS = (
+    "lead",
+    "lexrank",
+    "textrank",
+    "tf-idf",
+    "salience",
+)  # as in `hier_models.extractive`, which takes torch to import
 
 
 def is_extractive(model: str) -> bool:

@@ -39,7 +39,7 @@ COUNT_COLUMNS = (*CUT_COLUMNS, *EXTRA_COLUMNS)
 # Where the weights of tokens come from: the reference summary ("oracle"), or a tagger.
 Importance = Literal["oracle"] | ImportanceTagger
 
-# What becomes of a document that is too long: its end is cut off, or what is central to it is read.
+# What becomes of a document that is too long: its end is cut off, or what says the most of it is read.
 LongDocuments = Literal["cut", "condense"]
 
 DOCUMENTS_IN_MEMORY = 100
@@ -317,8 +317,8 @@ def tokenize_documents(
             whose lemma is in its summary weigh 1, the others 0), or an importance tagger; None for no weights. A
             document without an important token gets equal weights, and is counted.
         long_documents: "cut" takes the end off what is longer than `max_source_length`; "condense" keeps its beginning
-            and the sentences that are most like all others, or like its query, and of any text no headings and lists,
-            if it has enough sentences, as `pipeline("summarization")` does.
+            and the sentences that say the most of it, or are most like its query, and of any text no headings and
+            lists, if it has enough sentences, as `pipeline("summarization")` does.
         prefix: What stands before every text that a model without structure reads, such as T5's "summarize: ".
         num_proc: Processes to use; None for one. A streamed dataset ignores it: the data loader's workers do the work.
             A tagger needs it no more than any model.

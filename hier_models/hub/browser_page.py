@@ -12,6 +12,7 @@ from ..models.summary_lengths import length_ids
 from ..pipelines.common_words_hier import COMMON_WORDS
 from ..pipelines.document_pipeline_hier import task_params
 from ..pipelines.long_documents_hier import LEAST_REPEATED
+from ..pipelines.salience_hier import CUES, WEIGHTS
 from ..pipelines.summarization_hier import PART, SummarizationPipeline
 from ..pipelines.summary_rules_hier import MOST_OF_SHORT, NEW_TOKENS
 from ..pipelines.written_form_hier import COMMON, NAMES, is_uncased
@@ -19,7 +20,7 @@ from .onnx_export import export_onnx
 from .onnx_running import DECODER, ENCODER, SETTINGS, SHARED
 
 
-VERSION = 1  # that of page/summarizer.js
+VERSION = 2  # that of page/summarizer.js
 SCRIPTS = Path(__file__).parent / "page"
 # Files of onnxruntime-web, and what they are called beside the page: all servers know the type of .js.
 RUNTIME = {
@@ -106,6 +107,11 @@ def _settings(model: Any, processor: Any) -> dict[str, Any]:
         "least_repeated": LEAST_REPEATED,
         "only_sentences": own.get("long_documents") == "condense",
         "faithful": bool(own.get("faithful")),
+        "salience": {
+            "weights": WEIGHTS.tolist(),
+            "cues": CUES,
+            "common": sorted(COMMON_WORDS) if own.get("common_words") else None,
+        },
         "common_words": sorted(own.get("common_words") or COMMON_WORDS),
         "abbreviations": sorted(abbreviations(processor.language)),
         "sentence_beginnings": sorted(COMMON),

@@ -3,6 +3,8 @@
 import functools
 import itertools
 import re
+from collections import Counter
+from collections.abc import Callable
 
 
 try:  # inside try, because Transformers' own check of remote code would advise `pip install punkt`, another package
@@ -25,8 +27,26 @@ PLAIN_END = re.compile(
 # Before a small letter, what looks like the end of a sentence is not one after these.
 GOES_ON = (*CLOSERS, ". .")
 
+# Nor after a short word with a capital that the text goes on after twice: of species, their genus (Ae. neglecta).
+GENUS = re.compile(r"\b([A-Z][a-z]{1,3})\.(?=\s+[a-z])")
+
 # What papers abbreviate, beyond punkt's own lists.
-ENGLISH_ABBREVIATIONS = {"eq", "eqs", "fig", "figs", "i.i.d", "s.t", "w.r.t"}
+ENGLISH_ABBREVIATIONS = {
+    "eg",
+    "eq",
+    "eqs",
+    "fig",
+    "figs",
+    "i.i.d",
+    "ie",
+    "pv",
+    "s.t",
+    "sp",
+    "spp",
+    "ssp",
+    "subsp",
+    "w.r.t",
+}
 
 
 def split_sentences(text: str, language: str = "english") -> list[tuple[int, int]]:
@@ -37,8 +57,11 @@ def split_sentences(text: str, language: str = "english") -> list[tuple[int, int
     """
     spans: list[tuple[int, int]] = []
     splitter, abbreviated, doubtful_end = _load(language)
+    genera = functools.cache(lambda: {word for word, times in Counter(GENUS.findall(text)).items() if times > 1})
     marks = PLAIN_END.finditer(text)
-    ends = (mark.end() for mark in marks if mark[0] not in ".?!" or _is_plain_end(text, mark.start(), abbreviated))
+    ends = (
+        mark.end() for mark in marks if mark[0] not in ".?!" or _is_plain_end(text, mark.start(), abbreviated, genera)
+    )
     start = 0
     for end in itertools.chain(ends, [len(text)]):
         piece = text[start:end].rstrip()
@@ -52,7 +75,11 @@ def split_sentences(text: str, language: str = "english") -> list[tuple[int, int
         for a, b in splitter.span_tokenize(sentence):
             # No end where no space follows (`Yahoo!'s`), nor before a small letter after a quotation or an ellipsis.
             if len(spans) > first and (
-                not sentence[a - 1].isspace() or (sentence[a].islower() and text.endswith(GOES_ON, *spans[-1]))
+                not sentence[a - 1].isspace()
+                or (
+                    sentence[a].islower()
+                    and (text.endswith(GOES_ON, *spans[-1]) or _ends_with_genus(text, spans[-1][1] - 1, genera))
+                )
             ):
                 spans[-1] = (spans[-1][0], offset + b)
             else:
@@ -60,7 +87,7 @@ def split_sentences(text: str, language: str = "english") -> list[tuple[int, int
     return spans  # (start, end)
 
 
-def _is_plain_end(text: str, mark: int, abbreviations: frozenset[str]) -> bool:
+def _is_plain_end(text: str, mark: int, abbreviations: frozenset[str], genera: Callable[[], set[str]]) -> bool:
     """Whether a mark follows a whole word or a bracket and, if a period, a word that is surely no abbreviation."""
     before = text[max(0, mark - 32) : mark]
     if before.endswith((")", "]")):
@@ -70,7 +97,14 @@ def _is_plain_end(text: str, mark: int, abbreviations: frozenset[str]) -> bool:
     if text[mark] != ".":
         return True
     word = before.split()[-1]
-    return 3 <= len(word) < 32 and word.isalpha() and word.lower() not in abbreviations
+    is_known = 3 <= len(word) < 32 and word.isalpha() and word.lower() not in abbreviations
+    return is_known and not _ends_with_genus(text, mark, genera)
+
+
+def _ends_with_genus(text: str, mark: int, genera: Callable[[], set[str]]) -> bool:
+    """Whether a mark stands behind the abbreviation of a genus, and the text goes on."""
+    match = GENUS.search(text, max(0, mark - 5), min(len(text), mark + 32))
+    return match is not None and match.end() == mark + 1 and match[1] in genera()
 
 
 def abbreviations(language: str) -> frozenset[str]:

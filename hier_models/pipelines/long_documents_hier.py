@@ -1,21 +1,21 @@
-"""What is read of a long document: its beginning and what is central to it, or what is asked for."""
+"""What is read of a long document: its beginning and what says the most of it, or what is asked for."""
 
 import re
 import textwrap
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
-from itertools import accumulate, chain, groupby, pairwise
+from itertools import accumulate, groupby, pairwise
 from typing import Any
 
-import torch
-from torch.nn import functional
+import numpy as np
 from transformers.utils import logging
 
 from .chunking_hier import sentence_spans
 from .common_words_hier import COMMON_WORDS
 from .copied_words_hier import token_ends
 from .document_pipeline_hier import Example, as_text
+from .salience_hier import WORD, Words, salience
 from .sources_hier import letters_before, summary_spans
 
 
@@ -25,7 +25,14 @@ ENDS, CLOSING = (".", "!", "?", "…"), "\"'”’)] "  # of sentences
 LEAST_WORDS = 5  # of a sentence that stands alone
 ENOUGH = 128  # tokens of sentences, to read nothing else
 LEAST_REPEATED = 5  # tokens of a sentence that a page has once
-_WORD = re.compile(r"\w+")
+_LINE = re.compile(r"\S(?:[^\n]*\S)?")
+# A line of at most ten words without an end; what somebody says, behind a name, is none, nor half a sentence.
+_HEADING = re.compile(
+    r"(?![^:]{1,40}:\s)\S+(?:\s+\S+){0,9}(?<![.!?…:,;])"
+    r"(?<!\b(?:an|as|at|be|by|in|is|of|on|or|to))(?<!\b(?:and|are|for|had|has|her|his|its|the|was|who))"
+    r"(?<!\b(?:been|from|have|that|were|with))(?<!\b(?:their|which))(?<!\ba)",
+    re.IGNORECASE,
+)
 _BREAK = re.compile(r"\n\s*\n")  # between paragraphs
 # How much a sentence has of what its neighbours have in common with a query: answers stand beside what is asked for.
 _NEARBY = (1 / 3, 1 / 2, 1.0, 1 / 2, 1 / 3)
@@ -53,7 +60,7 @@ def with_query(name: str, value: Any, query: str) -> Any:
 
 def is_about(query: str, text: str) -> bool:
     """Say whether half of a question's words stand in a text, or one that is not common in English."""
-    words, there = set(_WORD.findall(query.casefold())), set(_WORD.findall(text.casefold()))
+    words, there = set(WORD.findall(query.casefold())), set(WORD.findall(text.casefold()))
     found = words & there
     return bool(found.difference(COMMON_WORDS)) or 0 < len(words) <= 2 * len(found)
 
@@ -68,10 +75,11 @@ def condense(
 ) -> Any:
     """Keep of a document what there is room for, in its order and its structure.
 
-    Half of the room is for the beginning, of each article alike; a dialogue's says no more than the rest of it. The
-    other half is for the sentences that are most like all others. In a text neither is for headings and items of
-    lists, which a model writes as if they were parts of sentences, if there are enough sentences. With a query, all of
-    it is for those that are most like the query. What has no sentences is taken apart at its spaces.
+    A third of the room is for the beginning, of each article alike, and the rest for the sentences that a summary
+    would be made of (`salience`). A dialogue's beginning says no more than the rest of it: there all of it is for the
+    sentences that are most like all others. In a text none of it is for headings and items of lists, which a model
+    writes as if they were parts of sentences, if there are enough sentences. With a query, all of it is for those that
+    are most like the query. What has no sentences is taken apart at its spaces.
 
     Source: to extract first, and to write what the extract says: Liu et al. (2018), Generating Wikipedia by
     Summarizing Long Sequences, section 4.1.
@@ -80,7 +88,9 @@ def condense(
     sentences: list[str] = []
     numbers, sizes, paragraphs = list[int](), list[int](), list[int]()
     for number, content in enumerate(contents):
-        spans = [(0, len(content))] if name == "sentences" else sentence_spans(content, processor)
+        # With a query, what stands below a heading answers to its words.
+        split = sentences_and_headings if name == "text" and not query else sentence_spans
+        spans = [(0, len(content))] if name == "sentences" else split(content, processor)
         own = [content[start:end] for start, end in spans]
         for text, size, paragraph in zip(own, count(own), _paragraphs(content, spans), strict=bool(own)):
             wide = size > room // 2
@@ -90,10 +100,12 @@ def condense(
             sizes += count(parts) if wide else [size]
             paragraphs += [paragraph] * len(parts)
     articles = len(contents) if name == "documents" else 1
-    each = 0 if name == "turns" or query else room // (2 * max(1, articles))
-    left_out, not_central = set[int](), set[int]()
-    if name == "text" and not query:
-        left_out, not_central = _no_sentences(sentences, sizes)
+    each = 0 if name == "turns" or query else room // (3 * max(1, articles))
+    left_out, no_choice = set[int](), set[int]()
+    if name != "sentences" and not query:
+        left_out, no_choice = no_sentences(sentences, sizes)
+    if name != "text":
+        left_out = set()
     totals, begins = Counter[int](), list[int]()
     for place, (number, size) in enumerate(zip(numbers, sizes, strict=True)):
         article = number if name == "documents" else 0
@@ -102,20 +114,26 @@ def condense(
             if totals[article] <= each:
                 begins.append(place)
     room -= sum(sizes[place] for place in begins)
-    central = central_sentences(sentences, sizes, room, not_central.union(begins), query)
-    kept = [(numbers[place], sentences[place].strip()) for place in sorted({*begins, *central})]
+    if query:
+        worth = relevance(sentences, query)
+    elif name == "turns":  # what is said of a sentence by its place and its words is true of what is written
+        worth = Words(sentences).centrality()
+    else:
+        worth = salience(sentences, numbers if name == "documents" else None)
+    best = best_sentences(sentences, sizes, worth, room, no_choice.union(begins))
+    kept = [(numbers[place], sentences[place].strip()) for place in sorted({*begins, *best})]
     if name == "text":
         head = _joined(begins, sentences, paragraphs)
-        return "\n\n".join([*head, *(sentences[place].strip() for place in central)])
+        return "\n\n".join([*head, *(sentences[place].strip() for place in best)])
     texts = {number: " ".join(text for its, text in kept if its == number) for number in dict.fromkeys(dict(kept))}
     return [{**value[number], "content": text} if name == "turns" else text for number, text in texts.items()]
 
 
 def only_sentences(text: str, count: Callable[[list[str]], list[int]], processor: Any = None) -> str:
     """Leave headings and items of lists out of a text, if there are enough sentences beside them."""
-    spans = sentence_spans(text, processor)
+    spans = sentences_and_headings(text, processor)
     sentences = [text[start:end] for start, end in spans]
-    left_out, _ = _no_sentences(sentences, count(sentences))
+    left_out, _ = no_sentences(sentences, count(sentences))
     if not left_out:
         return text
     paragraphs = _paragraphs(text, spans)
@@ -123,7 +141,35 @@ def only_sentences(text: str, count: Callable[[list[str]], list[int]], processor
     return "\n\n".join(_joined(kept, sentences, paragraphs))
 
 
-def _no_sentences(sentences: list[str], sizes: list[int]) -> tuple[set[int], set[int]]:
+def sentences_and_headings(text: str, processor: Any) -> list[tuple[int, int]]:
+    """Find where sentences begin and end, and headings on lines of their own, which no blank line need set apart."""
+    spans: list[tuple[int, int]] = []
+    for start, end in sentence_spans(text, processor):
+        headings = _headings(text, start, end)
+        spans += headings
+        body = _LINE.search(text, headings[-1][1], end) if headings else None
+        spans.append((body.start() if body else start, end))
+    return spans
+
+
+def _headings(text: str, start: int, end: int) -> list[tuple[int, int]]:
+    """The lines at the beginning of a sentence that stand before one more than twice as long as each."""
+    before = text[max(0, start - 80) : start].rstrip(" \t\r.0123456789")  # without the heading's number
+    if before and not before.endswith("\n"):
+        return []
+    lines, number, longest = list[tuple[int, int]](), 0, 0
+    for line, following in pairwise(_LINE.finditer(text, start, end)):
+        if not _HEADING.fullmatch(line[0]) or following[0][0].islower() or following[0][0].isdigit():
+            break
+        lines.append(line.span())
+        longest = max(longest, len(line[0]))
+        stop = text.find("\n", following.start())
+        if (stop if stop >= 0 else len(text)) - following.start() > 2 * longest:
+            number = len(lines)
+    return lines[:number]
+
+
+def no_sentences(sentences: list[str], sizes: list[int]) -> tuple[set[int], set[int]]:
     """Places of headings and items of lists, and of what says too little; none if there is hardly anything else."""
     places, said = set(range(len(sentences))), [text.rstrip(CLOSING) for text in sentences]
     long = {place for place in places if len(sentences[place].split()) >= LEAST_WORDS}
@@ -209,37 +255,23 @@ def _page_of(
     return page
 
 
-def central_sentences(
-    sentences: list[str], sizes: list[int], room: int, besides: Collection[int] = (), query: str | None = None
-) -> list[int]:
-    """Places of those that are most like all others, or a query, each text once, as many as there is room for.
+def relevance(sentences: list[str], query: str) -> Any:
+    """How much each sentence is about a query, (sentences,): the cosine, and those of its neighbours.
 
-    Source: Erkan and Radev (2004), LexRank, section 3.1: degree centrality, here of cosines as they are. With a query,
-    the relevance of Otterbacher et al. (2005), Using Random Walks for Question-focused Sentence Retrieval, as a
-    cosine, and of the neighbours; their walk from sentence to sentence found no more
-    (examples/experiments/queries.py).
+    Source: Otterbacher et al. (2005), Using Random Walks for Question-focused Sentence Retrieval; their walk from
+    sentence to sentence found no more (examples/experiments/queries.py).
     """
-    counts = [Counter(_WORD.findall(sentence.casefold())) for sentence in sentences]
-    numbers = {word: number for number, word in enumerate(dict.fromkeys(chain.from_iterable(counts)))}
-    # One entry for each word of a sentence.
-    rows = torch.tensor([row for row, own in enumerate(counts) for _ in own], dtype=torch.long)
-    words = torch.tensor([numbers[word] for own in counts for word in own], dtype=torch.long)
-    times = torch.tensor([float(number) for own in counts for number in own.values()])
-    rareness = torch.log(len(sentences) / words.bincount(minlength=len(numbers)))  # (words,)
-    weights = times * rareness[words]
-    lengths = torch.zeros(len(sentences)).index_add(0, rows, weights.square()).sqrt()
-    weights = weights / lengths.clamp(min=1e-12)[rows]
-    if query:
-        asked = Counter(_WORD.findall(query.casefold()))
-        other = torch.tensor([float(asked[word]) for word in numbers]) * rareness
-    else:
-        other = torch.zeros(len(numbers)).index_add(0, words, weights)
-    likeness = torch.zeros(len(sentences)).index_add(0, rows, weights * other[words])  # (sentences,)
-    if query and sentences:
-        near = torch.tensor([[_NEARBY]])
-        likeness = functional.conv1d(likeness[None, None], near, padding="same")[0, 0]
+    words, asked = Words(sentences), Counter(WORD.findall(query.casefold()))
+    own = words.likeness(np.array([float(asked[word]) for word in words.numbers]) * words.rareness)
+    return np.convolve(own, _NEARBY)[2:-2] if sentences else own
+
+
+def best_sentences(
+    sentences: list[str], sizes: list[int], worth: Any, room: int, besides: Collection[int] = ()
+) -> list[int]:
+    """Places of the sentences of the highest worth, each text once, as many as there is room for."""
     seen, kept = {sentences[place].strip() for place in besides}, []
-    for place in likeness.argsort(descending=True, stable=True).tolist():
+    for place in np.argsort(-worth, kind="stable").tolist():
         if sizes[place] <= room and (text := sentences[place].strip()) not in seen:
             seen.add(text)
             kept.append(place)

@@ -50,7 +50,7 @@ class SummarizationPipeline(SummaryRules):
     or mBART, gets plain text through its tokenizer, after the prefix in its config if it has one ("summarize: ").
 
     Of a document longer than the model can take, the beginning is read (of dialogues, none), and the sentences that
-    are most like all others, in their order and their structure. With `truncation=True` it is cut at the end. A
+    say the most of it (`salience`), in their order and their structure. With `truncation=True` it is cut at the end. A
     warning says so once. Headings and lists are left out of what is read, if there are enough sentences; of texts that
     are not too long where the checkpoint says so, as `mini` does (`task_specific_params = {"summarization":
     {"long_documents": "condense"}}`), which writes them as if they were parts of sentences.
@@ -334,8 +334,7 @@ class SummarizationPipeline(SummaryRules):
             self._say_once(
                 "condensed",
                 f"A document of {tokens} tokens is longer than the {limit} that {type(self.model).__name__} takes: "
-                "its beginning is read, and the sentences that are most like all others. truncation=True cuts it at "
-                "the end.",
+                "its beginning is read, and the sentences that say the most of it. truncation=True cuts its end off.",
             )
 
         def encoded(read: Any) -> Example:

@@ -63,6 +63,9 @@ def is_uncased(tokenizer: Any) -> bool:
     return normalizer is not None and normalizer.normalize_str("Aa") == "aa"
 
 
+_ABBREVIATED = re.compile(r"[A-Z][a-z]{1,3}|sp|spp|ssp|subsp|pv|cv|var")  # behind which a sentence may go on
+
+
 class _Token(NamedTuple):
     key: str
     form: str
@@ -73,7 +76,7 @@ class _Token(NamedTuple):
 
 def restore_written_form(text: str, document: str, learned: Any = None) -> str:
     """Write words and spaces as the document does, in the same surroundings if there are such; the rest by rules."""
-    forms, spaces = learned or learn_written_form(document)
+    forms, spaces, goes_on = learned or learn_written_form(document)
     tokens = list(_tokens(text))
     keys = ["", *(token.key for token in tokens), ""]
     written: list[str] = []
@@ -87,14 +90,25 @@ def restore_written_form(text: str, document: str, learned: Any = None) -> str:
             form = key.capitalize() if before.isdigit() or after.isdigit() else key
         form = form or _most_common(forms, (None, key, None)) or NAMES.get(key, token.form)
         has_space = _most_common(spaces, (two_before, before, key), (None, before, key))
-        if has_space is None or '"' in (before, key):
+        exact = spaces.get((two_before, before, key)) or spaces.get((None, before, key))
+        if '"' in (before, key) and exact and len(exact) == 1:
+            has_space = True in exact
+            if key == '"':
+                open_quote = not (has_space or not before or before[-1] in OPENING)
+        elif has_space is None or '"' in (before, key):
             has_space = _by_rule(two_before, before, key, token.has_space, open_quote)
         begins = begins and not (before in ENDS and key.isalnum() and not has_space)  # the ending of a file's name
+        if before == "." and goes_on[two_before, before, key]:  # an abbreviation, or the end behind a single letter
+            begins = goes_on[two_before, before, key] < 0
+        if begins and key.isalnum() and before and not before.isalnum() and before not in ENDS:
+            is_quoted = before == '"' and (not two_before or two_before in ENDS)
+            begins = is_quoted or not (_most_common(forms, (before, key, after)) or "").islower()
         if begins and key.isalnum():
             form = form[0].upper() + form[1:] if form.islower() else form
             begins = False
         if key in ENDS:
             begins = _ends(before, key)
+        begins = begins and key not in (",", ";", ":")
         open_quote ^= key == '"'
         written.append((" " if has_space and written else "") + form)
     return "".join(written)
@@ -143,20 +157,31 @@ def _key(form: str) -> str:
 
 _Forms = dict[tuple[str | None, str, str | None], Counter[Any]]
 _Spaces = dict[tuple[str | None, str, str], Counter[bool]]
+_GoesOn = Counter[tuple[str, str, str]]
 
 
 @functools.lru_cache(maxsize=1)  # several summaries of a document are restored one after the other
-def learn_written_form(document: str) -> tuple[_Forms, _Spaces]:
-    """How the document writes words, alone and beside others, and whether it puts a space between two."""
+def learn_written_form(document: str) -> tuple[_Forms, _Spaces, _GoesOn]:
+    """How the document writes words, alone and beside others, and whether it puts a space between two.
+
+    And how much more often it goes on with a small letter behind a full stop, as after an abbreviation.
+    """
     forms: _Forms = defaultdict(Counter)
     spaces: _Spaces = defaultdict(Counter)
+    goes_on: _GoesOn = Counter()
     tokens = list(_tokens(document))
     initial: dict[str, Counter[str]] = defaultdict(Counter)
     for place, token in enumerate(tokens):
         before = tokens[place - 1].key if place else ""
         after = tokens[place + 1].key if place + 1 < len(tokens) else ""
-        for further in (tokens[place - 2].key if place > 1 else "", None):
+        two_before = tokens[place - 2].key if place > 1 else ""
+        for further in (two_before, None):
             spaces[further, before, token.key][token.has_space] += 1
+        if before == ".":
+            is_abbreviated = token.form.islower() and _ABBREVIATED.fullmatch(
+                tokens[place - 2].form if place > 1 else ""
+            )
+            goes_on[two_before, before, token.key] += bool(is_abbreviated) - token.form[0].isupper()
         if token.begins and token.form[0].isupper() and not token.form[1:2].isupper():
             initial[token.key][token.form] += 1
             continue
@@ -167,7 +192,7 @@ def learn_written_form(document: str) -> tuple[_Forms, _Spaces]:
         # Only at beginnings of sentences: a name, if it is there again and again, and no common word.
         if (None, key, None) not in forms and key not in COMMON:
             forms[None, key, None] += counts
-    return forms, spaces
+    return forms, spaces, goes_on
 
 
 def _most_common(counters: Mapping[Any, Counter[Any]], *contexts: Any) -> Any:

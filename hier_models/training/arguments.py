@@ -209,9 +209,9 @@ class DataArguments:
             the first is trained on, and scores are those of the best.
         digits: What every digit of sources and summaries becomes, such as "#".
         max_source_length: Tokens of a source, markers included.
-        long_documents: Of a longer source, "cut" reads the beginning, and "condense" half as much of that, and what is
-            central to the document or to its query, as the summarization pipeline does. By default as the checkpoint
-            was trained; that is cut, if it does not say.
+        long_documents: Of a longer source, "cut" reads the beginning, and "condense" a third of that, and what says
+            the most of the document or is most like its query, as the summarization pipeline does. By default as the
+            checkpoint was trained; that is cut, if it does not say.
         max_target_length: Tokens of a summary.
         max_train_documents: Take only so many; of `also_train`, of each source.
         max_validation_documents: Take only so many.

@@ -21,8 +21,8 @@ from hier_models import MINI
 from hier_models.hub import browser_page
 from hier_models.hub.browser_page import RUNTIME, SCRIPTS, VERSION, export_page
 from hier_models.hub.onnx_running import OnnxSummarizer
+from hier_models.pipelines import long_documents_hier
 from hier_models.pipelines.document_pipeline_hier import DocumentPipeline
-from hier_models.pipelines.long_documents_hier import page_of
 from hier_models.pipelines.written_form_hier import restore_written_form
 from tests.cli.commands import mistake, run
 from tests.models.test_mini import FERRY
@@ -315,11 +315,14 @@ def in_node(tmp_path: Path) -> Callable[..., Any]:
 
 def test_the_written_form_is_that_of_python(in_node):
     document = (
-        f"{DOCUMENT} It sold 9.4 million of 3.5 m each. 4 men saw encodings.idna. IDNA is old. 4 saw it. IDNA is."
+        f"{DOCUMENT} It sold 9.4 million of 3.5 m each. 4 men saw encodings.idna. IDNA is old. 4 saw it. IDNA is. "
+        'Few Ae. neglecta grew. Read "no worries", "absolutely", and "bottom line" (or break etc.) inside.'
     )
     texts = [
         "it sold 9. 4 million of 3. 5 m each. 4 men left.",
         "zoe mcallister ( born november 9, 1988 ) is a co - founder of the libreoffice mirror.",
+        "we saw ae. neglecta. neglecta grew.",
+        'read worries " , " absolutely " , and " bottom line " ( or break etc. ) inside., and',
         '" the harbour " cost us $ 1, 250. 50 at the u. s. office ; it replaces encodings. idna here.',
     ]
     writing = {"common": sorted(browser_page.COMMON), "names": browser_page.NAMES}
@@ -382,8 +385,25 @@ def test_a_page_has_the_sentences_of_pythons(in_node, mini):
     })()"""
     settings = {**browser_page._settings(*mini), "least_repeated": 5}
     found = in_node(code, settings=settings, tokenizer=tokenizer.backend_tokenizer.to_str(), ids=ids)
-    assert found == [page_of(paragraphs, tokenizer, processor=processor) for paragraphs in ids]
+    assert found == [long_documents_hier.page_of(paragraphs, tokenizer, processor=processor) for paragraphs in ids]
     assert [tokenizer.decode(page) for page in found[:2]] == ["bees fly.", "bees fly far and"]
+
+
+@pytest.mark.parametrize("room", [60, 120, 200])
+def test_the_best_sentences_are_those_of_python(in_node, mini, room):
+    _, processor = mini
+    sizes_of = partial(long_documents_hier.sizes_of, processor.tokenizer)
+    text = "\n\n".join(
+        [*PARAGRAPHS, FERRY, "A heading", f"Another\nAnd one more\n{FERRY}", *PARAGRAPHS[::-1], "- An item"]
+    )
+    code = """(() => {
+        const tokenizer = new own.Tokenizer(JSON.parse(given.tokenizer));
+        return new own.Summarizer(null, {}, tokenizer, given.settings).condensed(given.text, given.room);
+    })()"""
+    tokenizer, settings = processor.tokenizer.backend_tokenizer.to_str(), browser_page._settings(*mini)
+    found = in_node(code, settings=settings, tokenizer=tokenizer, text=text, room=room)
+    assert found == long_documents_hier.condense("text", text, room, sizes_of, processor)
+    assert room / 2 < sum(sizes_of([found])) <= room
 
 
 def test_the_scripts_are_of_this_version():

@@ -8,7 +8,7 @@ import pytest
 import torch
 from transformers import BartConfig, BartForConditionalGeneration, pipeline
 
-from hier_models.pipelines.long_documents_hier import central_sentences, condense, is_about, with_query
+from hier_models.pipelines.long_documents_hier import best_sentences, condense, is_about, relevance, with_query
 from tests.conftest import DOCUMENTS, TURNS
 
 
@@ -217,7 +217,7 @@ def test_relevance_is_that_of_the_formula():
     ]
     best = sorted(range(len(sentences)), key=lambda place: -scores[place])
     for number in range(1, 6):
-        found = central_sentences(sentences, [1] * len(sentences), number, query=query)
+        found = best_sentences(sentences, [1] * len(sentences), relevance(sentences, query), number)
         assert found == sorted(best[:number])
 
 
@@ -231,4 +231,4 @@ def test_no_beginning_is_kept_for_a_question():
     turns = [{"role": "Ann", "content": text} for text in sentences]
     assert condense("turns", turns, 6, count, query="bees") == turns[1:3]
     assert condense("sentences", [], 3, count, query="bees") == []
-    assert central_sentences(["Bees."], [1], 1, query="bees") == [0]
+    assert best_sentences(["Bees."], [1], relevance(["Bees."], "bees"), 1) == [0]

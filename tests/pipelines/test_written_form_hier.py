@@ -67,6 +67,37 @@ def test_the_ending_of_a_file_s_name_begins_no_sentence():
     assert restore_written_form("see [ the list ] ( first. md # more ) and paper. txt. it ends.", document) == written
 
 
+def test_a_small_letter_behind_an_abbreviation_stays_small():
+    document = "Two Ae. neglecta grew. We saw Ae. geniculata too. It was tall. Neglecta means left out."
+    text = "Few were tall. Ae. neglecta grew. We saw Ae. geniculata. It grew too. It was tall."
+    assert restore_written_form(text.lower(), document) == text
+
+
+def test_a_sentence_begins_with_a_capital_where_the_document_has_its_first_word_small_elsewhere():
+    document = "The ferry was old. The results showed that the results were the best. It was old. They grew."
+    text = "It was old. The results showed it."
+    assert restore_written_form(text.lower(), document) == text
+
+
+@pytest.mark.parametrize(
+    ("document", "text"),
+    [
+        ("i saw the dog. it was big. we left.", "I saw the dog. It was big. We left."),
+        (
+            'Read "no worries", "absolutely", and "bottom line" here.',
+            'Read worries", "absolutely", and "bottom line" here.',
+        ),
+        ('In the "Jahrbücher" ("German-French Annals") of 1844.', 'In "Jahrbücher" ("German-French Annals") of 1844.'),
+        ("End it (or break etc.) inside a block. Inside it is warm.", "End it (or break etc.) inside a block."),
+        ("It was signed with client A.\n\nThis can occur. It did.", "It was signed with client A. This can occur."),
+        ("They left years ago, and came. And so on.", "They left years ago., and came."),
+        ('"No worries," he said. All say "no worries" here.', '"No worries," he said.'),
+    ],
+)
+def test_capitals_and_quotes_as_the_document_has_them(document, text):
+    assert restore_written_form(text.lower().replace("ü", "u"), document) == text
+
+
 def test_a_quotation_closes_with_a_space_also_where_another_one_opens_with_the_same_word():
     document = 'A "dead" chronicle ends, as one says: "chronicle of years", or "chronicle".'
     assert restore_written_form('a " dead " chronicle, " chronicle ".', document) == 'A "dead" chronicle, "chronicle".'

@@ -1,7 +1,7 @@
 // Summaries in the browser, greedily: what the pipeline "summarization" of hier_models does with a HAT-BART whose
 // tokenizer is an uncased WordPiece. `page.json`, which the export writes, says what differs between checkpoints.
 
-export const VERSION = 1;
+export const VERSION = 2;
 
 // Files
 
@@ -128,22 +128,42 @@ export function sentences(text, abbreviations) {
   return spans;
 }
 
-// A document that is too long: its beginning, and the sentences that are most like all others
+// A line of at most ten words without an end; what somebody says, behind a name, is none, nor half a sentence.
+const HEADING = /^(?![^:]{1,40}:\s)\S+(?:\s+\S+){0,9}(?<![.!?…:,;])(?<!\b(?:a|an|as|at|be|by|in|is|of|on|or|to|and|are|for|had|has|her|his|its|the|was|who|been|from|have|that|were|with|their|which))$/iu;
 
-function condense(spans, text, room, count) {
+/** Headings on lines of their own apart from the sentences after them: before a line that is more than twice as long as each. */
+function apart(spans, text) {
+  return spans.flatMap(([start, end]) => {
+    const before = text.slice(Math.max(0, start - 80), start).replace(/[ \t\r.0-9]+$/, "");
+    if (before && !before.endsWith("\n")) return [[start, end]];
+    const lines = [...text.slice(start, end).matchAll(/\S(?:[^\n]*\S)?/g)].map((line) => [start + line.index, start + line.index + line[0].length]);
+    let number = 0, longest = 0;
+    for (let n = 1; n < lines.length; n++) {
+      const line = text.slice(...lines[n - 1]), stop = text.indexOf("\n", lines[n][0]);
+      if (!HEADING.test(line) || /^[\p{Ll}\p{Nd}]/u.test(text.slice(lines[n][0], lines[n][0] + 2))) break;
+      longest = Math.max(longest, line.length);
+      if ((stop < 0 ? text.length : stop) - lines[n][0] > 2 * longest) number = n;
+    }
+    return [...lines.slice(0, number), [number ? lines[number][0] : start, end]];
+  });
+}
+
+// A document that is too long: its beginning, and the sentences that a summary would be made of
+
+function condense(spans, text, room, count, settings, common) {
   const cut = (sentence) => {
     const size = count(sentence);
     return size <= room >> 1 ? [sentence] : wrap(sentence, Math.max(1, Math.floor(sentence.length * room / (4 * size))));
   };
   const parts = inParagraphs(spans, text, cut, count);
-  const { leftOut, notCentral } = noSentences(parts), begins = [];
+  const { leftOut, noChoice } = noSentences(parts), begins = [];
   let total = 0, left = room;
   parts.forEach((part, place) => {
-    if (leftOut.has(place) || (total += part.size) > room >> 1) return;
+    if (leftOut.has(place) || (total += part.size) > Math.floor(room / 3)) return;
     begins.push(place);
     left -= part.size;
   });
-  const own = central(parts.map((part) => part.text), parts.map((part) => part.size), left, new Set([...notCentral, ...begins]));
+  const own = bestSentences(parts, salience(parts.map((part) => part.text), settings, common), left, new Set([...noChoice, ...begins]));
   return [joined(begins.map((place) => parts[place])), ...own.map((place) => parts[place].text)].filter(Boolean);
 }
 
@@ -157,8 +177,8 @@ function noSentences(parts) {
   const isEnded = (place) => (isLong(place) ? /[.!?…:]["'”’)\] ]*$/u : /[.!?…]["'”’)\] ]*$/u).test(parts[place].text);
   const sum = (own) => own.reduce((total, place) => total + parts[place].size, 0);
   const ended = places.filter(isEnded), whole = new Set(ended.filter(isLong));
-  if (sum([...whole]) < Math.min(ENOUGH, sum(places) / 2)) return { leftOut: new Set(), notCentral: new Set() };
-  return { leftOut: new Set(places.filter((place) => !isEnded(place))), notCentral: new Set(places.filter((place) => !whole.has(place))) };
+  if (sum([...whole]) < Math.min(ENOUGH, sum(places) / 2)) return { leftOut: new Set(), noChoice: new Set() };
+  return { leftOut: new Set(places.filter((place) => !isEnded(place))), noChoice: new Set(places.filter((place) => !whole.has(place))) };
 }
 
 /** A text without headings and items of lists, if there are enough sentences beside them. */
@@ -191,31 +211,57 @@ function wrap(text, width) {
   return lines;
 }
 
-/** Degree centrality of tf-idf cosines, as in LexRank (Erkan and Radev, 2004, section 3.1). */
-function central(parts, sizes, room, besides) {
+/** How much each sentence is worth to a summary: pipelines/salience_hier.py. */
+function salience(parts, { weights, cues, common }, words) {
+  const everywhere = common ? new Set(common) : words;
   const counts = parts.map((part) => {
     const count = new Map();
     for (const word of part.toLowerCase().match(/[\p{L}\p{N}_]+/gu) ?? []) count.set(word, (count.get(word) ?? 0) + 1);
     return count;
   });
-  const documents = new Map(), sums = new Map();
-  for (const count of counts) for (const word of count.keys()) documents.set(word, (documents.get(word) ?? 0) + 1);
-  for (const count of counts) {
-    for (const [word, times] of count) count.set(word, times * Math.log(parts.length / documents.get(word)));
-    const length = Math.max(1e-12, Math.sqrt([...count.values()].reduce((sum, weight) => sum + weight * weight, 0)));
-    for (const [word, weight] of count) {
-      count.set(word, weight / length);
-      sums.set(word, (sums.get(word) ?? 0) + weight / length);
-    }
+  const documents = new Map(), sums = new Map(), totals = new Map(), add = (map, word, value) => map.set(word, (map.get(word) ?? 0) + value);
+  for (const count of counts) for (const [word, times] of count) {
+    add(documents, word, 1);
+    add(totals, word, times);
   }
-  const centrality = counts.map((count) => [...count].reduce((sum, [word, weight]) => sum + weight * sums.get(word), 0));
-  const seen = new Set([...besides].map((place) => parts[place].trim())), kept = [];
-  for (const place of [...parts.keys()].sort((a, b) => centrality[b] - centrality[a])) {
-    const part = parts[place].trim();
-    if (sizes[place] > room || seen.has(part)) continue;
-    seen.add(part);
+  const sum = (count, value) => [...count].reduce((total, [word, times]) => total + value(word, times), 0);
+  const vectors = counts.map((count) => {
+    const weight = (word, times) => times * Math.log(parts.length / documents.get(word));
+    const length = Math.max(1e-12, Math.sqrt(sum(count, (word, times) => weight(word, times) ** 2)));
+    const vector = new Map([...count].map(([word, times]) => [word, weight(word, times) / length]));
+    for (const [word, value] of vector) add(sums, word, value);
+    return vector;
+  });
+  const centrality = rank(vectors.map((vector) => sum(vector, (word, value) => value * sums.get(word))));
+  const commonness = rank(counts.map((count) => {
+    const own = new Map([...count].filter(([word]) => !everywhere.has(word)));
+    return sum(own, (word, times) => times * totals.get(word)) / Math.max(1, sum(own, (_, times) => times));
+  }));
+  return counts.map((count, place) => {
+    const end = parts.length - 1 - place;
+    const places = [...[2, 8, 30].map((far) => -place / far), ...[3, 30].map((far) => -end / far)].map(Math.exp);
+    const found = [...places, centrality[place], commonness[place], Math.log1p(sum(count, (_, times) => times))];
+    return found.reduce((total, value, n) => total + weights[n] * value, sum(count, (word) => Object.hasOwn(cues, word) ? cues[word] : 0)) / 100;
+  });
+}
+
+/** What share of the others is lower. */
+function rank(values) {
+  values = values.map((value) => Math.round(value * 1e9) / 1e9);
+  const sorted = [...values].sort((a, b) => a - b), first = new Map();
+  sorted.forEach((value, n) => { if (!first.has(value)) first.set(value, n); });
+  return values.map((value) => first.get(value) / Math.max(1, values.length - 1));
+}
+
+/** The sentences of the highest worth, each text once, as many as there is room for. */
+function bestSentences(parts, worth, room, besides) {
+  const seen = new Set([...besides].map((place) => parts[place].text)), kept = [];
+  for (const place of [...parts.keys()].sort((a, b) => worth[b] - worth[a])) {
+    const { text, size } = parts[place];
+    if (size > room || seen.has(text)) continue;
+    seen.add(text);
     kept.push(place);
-    room -= sizes[place];
+    room -= size;
   }
   return kept.sort((a, b) => a - b);
 }
@@ -413,10 +459,16 @@ export class WrittenForm {
     this.names = names;
     this.forms = new Seen();
     this.spaces = new Seen();
+    this.goesOn = new Map(); // behind an abbreviation: with a small letter, so often more than with a capital
     const tokens = [...formsOf(document)], initial = new Seen();
     tokens.forEach(({ key, form, space, begins, weight }, place) => {
       const before = tokens[place - 1]?.key ?? "", after = tokens[place + 1]?.key ?? "";
-      for (const further of [tokens[place - 2]?.key ?? "", ANY]) this.spaces.add([further, before, key].join(KEY), space);
+      const twoBefore = tokens[place - 2]?.key ?? "", following = [twoBefore, key].join(KEY);
+      if (before === ".") {
+        const isAbbreviated = /^\P{Lu}*\p{Ll}\P{Lu}*$/u.test(form) && /^([A-Z][a-z]{1,3}|sp|spp|ssp|subsp|pv|cv|var)$/.test(tokens[place - 2]?.form ?? "");
+        this.goesOn.set(following, (this.goesOn.get(following) ?? 0) + isAbbreviated - /^\p{Lu}/u.test(form));
+      }
+      for (const further of [twoBefore, ANY]) this.spaces.add([further, before, key].join(KEY), space);
       if (begins && /^\p{Lu}/u.test(form) && !/^.\p{Lu}/u.test(form)) return initial.add(key, form);
       for (const left of [before, ANY]) for (const right of [after, ANY]) this.forms.add([left, key, right].join(KEY), form, weight);
     });
@@ -436,13 +488,24 @@ export class WrittenForm {
       if (form === undefined && ["march", "may"].includes(key)) form = isNumber(before) || isNumber(after) ? capital(key) : key;
       form ??= this.forms.most([ANY, key, ANY].join(KEY)) ?? (Object.hasOwn(this.names, key) ? this.names[key] : token.form);
       let space = this.spaces.most(...[twoBefore, ANY].map((further) => [further, before, key].join(KEY)));
-      if (space === undefined || key === '"' || before === '"') space = spaceByRule(twoBefore, before, key, token.space, openQuote);
+      const [found] = [twoBefore, ANY].flatMap((further) => this.spaces.get([further, before, key].join(KEY)) ?? []), isQuote = key === '"' || before === '"';
+      if (isQuote && found?.size === 1) {
+        [space] = found.keys();
+        if (key === '"') openQuote = !(space || !before || isIn(before.at(-1), OPENING));
+      } else if (space === undefined || isQuote) space = spaceByRule(twoBefore, before, key, token.space, openQuote);
       begins &&= !(isIn(before, ENDS) && isWord(key) && !space); // the ending of a file's name
+      const goesOn = before === "." ? this.goesOn.get([twoBefore, key].join(KEY)) ?? 0 : 0;
+      if (goesOn) begins = goesOn < 0; // an abbreviation, or the end behind a single letter
+      if (begins && isWord(key) && before && !isWord(before) && !isIn(before, ENDS)) {
+        const seen = this.forms.most([before, key, after].join(KEY)), isQuoted = before === '"' && (!twoBefore || isIn(twoBefore, ENDS));
+        begins = isQuoted || seen === undefined || !/\p{Ll}/u.test(seen) || /\p{Lu}/u.test(seen);
+      }
       if (begins && isWord(key)) {
         if (form === form.toLowerCase()) form = capital(form);
         begins = false;
       }
       if (isIn(key, ENDS)) begins = endsSentence(before, key);
+      begins &&= ![",", ";", ":"].includes(key);
       if (key === '"') openQuote = !openQuote;
       written += (space && written ? " " : "") + form;
     });
@@ -481,10 +544,10 @@ export class Summarizer {
   }
 
   /** What says the most of a text, for so many tokens. */
-  condensed(text, room) { return condense(this.sentences(text), text, room, this.size).join("\n\n"); }
+  condensed(text, room) { return condense(apart(this.sentences(text), text), text, room, this.size, this.settings.salience, this.common).join("\n\n"); }
 
   /** A text without headings and lists. */
-  prose(text) { return onlySentences(this.sentences(text), text, this.size); }
+  prose(text) { return onlySentences(apart(this.sentences(text), text), text, this.size); }
 
   /** What is read of a text, which has so many tokens: as one, or in parts for the paragraphs of a page. */
   read(text, tokens, isPage) {
