@@ -14,8 +14,8 @@ import numpy as np
 
 from .inspection.copying import SourceText, source_text, words_of
 from .models.keywords import page_rank
-from .models.sentence_splitting import check_language
-from .pipelines.long_documents_hier import no_sentences
+from .models.sentence_splitting import check_language, split_sentences
+from .pipelines.long_documents_hier import no_sentences, sentences_and_headings
 from .pipelines.salience_hier import salience
 
 
@@ -83,7 +83,11 @@ class ExtractiveSummarizer:
         Raises:
             ValueError: If there is none of the four, or several.
         """
-        parts = source_text(source if document is None else document, self.language)
+        given = source if document is None else document
+        parts = source_text(given, self.language)
+        if self.method == "salience" and given.get("text"):
+            text = given["text"]
+            parts = SourceText(tuple(text[start:end] for start, end in sentences_and_headings(text, self)))
         sentences = [" ".join(sentence.split()) for sentence in parts.sentences]
         words = [words_of(sentence) for sentence in sentences]
         alike = None if self.method == "lead" else _similarities(words)
@@ -99,6 +103,10 @@ class ExtractiveSummarizer:
                 chosen.append(number)
                 left -= length
         return " ".join(sentences[number] for number in sorted(chosen))
+
+    def split_sentences(self, text: str) -> list[tuple[int, int]]:
+        """Find the sentences of a text, (start, end), in the documents' language."""
+        return split_sentences(text, self.language)
 
     def _order(self, sentences: Sequence[str], words: Sequence[Sequence[str]], parts: SourceText) -> list[int]:
         """Sentences by rank, the best first; of equals the earlier."""

@@ -106,7 +106,7 @@ def test_what_authors_say_that_they_found_is_read(place):
 
 
 def test_headings_are_no_summary():
-    text = "Bees\n\nBees fly to many flowers in the summer.\n\nHives\n\nA hive is where bees live, in the winter too."
+    text = "Bees\nBees fly to many flowers in the summer.\n\nHives\n\nA hive is where bees live, in the winter too."
     summary = ExtractiveSummarizer("salience", max_sentences=2)(text=text)
     assert summary == "Bees fly to many flowers in the summer. A hive is where bees live, in the winter too."
     assert ExtractiveSummarizer("salience")(text="Bees\n\nHives") == "Bees Hives"

@@ -140,7 +140,7 @@ function apart(spans, text) {
     let number = 0, longest = 0;
     for (let n = 1; n < lines.length; n++) {
       const line = text.slice(...lines[n - 1]), stop = text.indexOf("\n", lines[n][0]);
-      if (!HEADING.test(line) || /^[\p{Ll}\p{Nd}]/u.test(text.slice(lines[n][0], lines[n][0] + 2))) break;
+      if (!HEADING.test(line) || /^[\p{Ll}\d]/u.test(text.slice(lines[n][0], lines[n][0] + 2))) break;
       longest = Math.max(longest, line.length);
       if ((stop < 0 ? text.length : stop) - lines[n][0] > 2 * longest) number = n;
     }
