@@ -5,6 +5,7 @@ import textwrap
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
+from functools import cache
 from itertools import accumulate, groupby, pairwise
 from typing import Any
 
@@ -25,6 +26,7 @@ ENDS, CLOSING = (".", "!", "?", "…"), "\"'”’)] "  # of sentences
 LEAST_WORDS = 5  # of a sentence that stands alone
 ENOUGH = 128  # tokens of sentences, to read nothing else
 LEAST_REPEATED = 5  # tokens of a sentence that a page has once
+MOST_TIMES = 2  # that a heading stands in a text: a name of who speaks does more often
 _LINE = re.compile(r"\S(?:[^\n]*\S)?")
 # A line of at most ten words without an end; what somebody says, behind a name, is none, nor half a sentence.
 _HEADING = re.compile(
@@ -77,9 +79,10 @@ def condense(
 
     A third of the room is for the beginning, of each article alike, and the rest for the sentences that a summary
     would be made of (`salience`). A dialogue's beginning says no more than the rest of it: there all of it is for the
-    sentences that are most like all others. In a text none of it is for headings and items of lists, which a model
-    writes as if they were parts of sentences, if there are enough sentences. With a query, all of it is for those that
-    are most like the query. What has no sentences is taken apart at its spaces.
+    sentences that are most like all others. Of turns and articles, what is no whole sentence of five words comes last.
+    In a text none of the room is for headings and items of lists, which a model writes as if they were parts of
+    sentences, if there are enough sentences. With a query, all of it is for those that are most like the query. What
+    has no sentences is taken apart at its spaces.
 
     Source: to extract first, and to write what the extract says: Liu et al. (2018), Generating Wikipedia by
     Summarizing Long Sequences, section 4.1.
@@ -102,10 +105,8 @@ def condense(
     articles = len(contents) if name == "documents" else 1
     each = 0 if name == "turns" or query else room // (3 * max(1, articles))
     left_out, no_choice = set[int](), set[int]()
-    if name != "sentences" and not query:
+    if name == "text" and not query:
         left_out, no_choice = no_sentences(sentences, sizes)
-    if name != "text":
-        left_out = set()
     totals, begins = Counter[int](), list[int]()
     for place, (number, size) in enumerate(zip(numbers, sizes, strict=True)):
         article = number if name == "documents" else 0
@@ -120,6 +121,9 @@ def condense(
         worth = Words(sentences).centrality()
     else:
         worth = salience(sentences, numbers if name == "documents" else None)
+    if name in ("turns", "documents") and not query:
+        _, last = no_sentences(sentences, sizes)  # "Yes.", and what is never said to its end
+        worth[list(last)] -= worth.max(initial=0) - worth.min(initial=0) + 1
     best = best_sentences(sentences, sizes, worth, room, no_choice.union(begins))
     kept = [(numbers[place], sentences[place].strip()) for place in sorted({*begins, *best})]
     if name == "text":
@@ -144,15 +148,16 @@ def only_sentences(text: str, count: Callable[[list[str]], list[int]], processor
 def sentences_and_headings(text: str, processor: Any) -> list[tuple[int, int]]:
     """Find where sentences begin and end, and headings on lines of their own, which no blank line need set apart."""
     spans: list[tuple[int, int]] = []
+    times = cache(lambda: Counter(line.strip() for line in text.split("\n")))
     for start, end in sentence_spans(text, processor):
-        headings = _headings(text, start, end)
+        headings = _headings(text, start, end, times)
         spans += headings
         body = _LINE.search(text, headings[-1][1], end) if headings else None
         spans.append((body.start() if body else start, end))
     return spans
 
 
-def _headings(text: str, start: int, end: int) -> list[tuple[int, int]]:
+def _headings(text: str, start: int, end: int, times: Callable[[], Counter[str]]) -> list[tuple[int, int]]:
     """The lines at the beginning of a sentence that stand before one more than twice as long as each."""
     before = text[max(0, start - 80) : start].rstrip(" \t\r.0123456789")  # without the heading's number
     if before and not before.endswith("\n"):
@@ -160,6 +165,8 @@ def _headings(text: str, start: int, end: int) -> list[tuple[int, int]]:
     lines, number, longest = list[tuple[int, int]](), 0, 0
     for line, following in pairwise(_LINE.finditer(text, start, end)):
         if not _HEADING.fullmatch(line[0]) or following[0][0].islower() or following[0][0].isdigit():
+            break
+        if times()[line[0]] > MOST_TIMES:
             break
         lines.append(line.span())
         longest = max(longest, len(line[0]))

@@ -63,7 +63,7 @@ def is_uncased(tokenizer: Any) -> bool:
     return normalizer is not None and normalizer.normalize_str("Aa") == "aa"
 
 
-_ABBREVIATED = re.compile(r"[A-Z][a-z]{1,3}|sp|spp|ssp|subsp|pv|cv|var")  # behind which a sentence may go on
+_ABBREVIATED = re.compile(r"[A-Za-z]|[A-Z][a-z]{1,3}|sp|spp|ssp|subsp|pv|cv|var")  # behind which a sentence may go on
 
 
 class _Token(NamedTuple):
@@ -90,11 +90,14 @@ def restore_written_form(text: str, document: str, learned: Any = None) -> str:
             form = key.capitalize() if before.isdigit() or after.isdigit() else key
         form = form or _most_common(forms, (None, key, None)) or NAMES.get(key, token.form)
         has_space = _most_common(spaces, (two_before, before, key), (None, before, key))
-        exact = spaces.get((two_before, before, key)) or spaces.get((None, before, key))
-        if '"' in (before, key) and exact and len(exact) == 1:
+        exact = spaces.get((two_before, before, key), Counter())
+        is_known = '"' in (before, key) and len(exact) == 1
+        if is_known and key == '"':  # against what was opened before only where the next word is the document's, too
+            opens = True in exact or not before or before[-1] in OPENING
+            is_known = opens != open_quote or (before, key, after) in spaces
+            open_quote = not opens if is_known else open_quote
+        if is_known:
             has_space = True in exact
-            if key == '"':
-                open_quote = not (has_space or not before or before[-1] in OPENING)
         elif has_space is None or '"' in (before, key):
             has_space = _by_rule(two_before, before, key, token.has_space, open_quote)
         begins = begins and not (before in ENDS and key.isalnum() and not has_space)  # the ending of a file's name

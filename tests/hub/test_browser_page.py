@@ -322,7 +322,7 @@ def test_the_written_form_is_that_of_python(in_node):
         "it sold 9. 4 million of 3. 5 m each. 4 men left.",
         "zoe mcallister ( born november 9, 1988 ) is a co - founder of the libreoffice mirror.",
         "we saw ae. neglecta. neglecta grew.",
-        'read worries " , " absolutely " , and " bottom line " ( or break etc. ) inside., and',
+        'read no worries " , " absolutely " , and " bottom line " ( or break etc. ) inside., and',
         '" the harbour " cost us $ 1, 250. 50 at the u. s. office ; it replaces encodings. idna here.',
     ]
     writing = {"common": sorted(browser_page.COMMON), "names": browser_page.NAMES}
@@ -394,7 +394,15 @@ def test_the_best_sentences_are_those_of_python(in_node, mini, room):
     _, processor = mini
     sizes_of = partial(long_documents_hier.sizes_of, processor.tokenizer)
     text = "\n\n".join(
-        [*PARAGRAPHS, FERRY, "A heading", f"Another\nAnd one more\n{FERRY}", *PARAGRAPHS[::-1], "- An item"]
+        [
+            *PARAGRAPHS,
+            FERRY,
+            "A heading",
+            f"Another\nAnd Gabriel García\n{FERRY}",
+            f"Ann\n{FERRY}\nAnn\n{FERRY}\nAnn\n{FERRY}",
+            *PARAGRAPHS[::-1],
+            "- An item",
+        ]
     )
     code = """(() => {
         const tokenizer = new own.Tokenizer(JSON.parse(given.tokenizer));

@@ -224,6 +224,11 @@ def test_headings_are_not_read_as_parts_of_sentences(summarize, read):
             "It ended.\n2.3. Grains\nBees like the grains of the north. Yes.",
             "It ended.|2.3.|Grains|Bees like the grains of the north.|Yes.",
         ),
+        ("Anna\nI have seen all the bees. Yes.\n" * 3, "|".join(["Anna\nI have seen all the bees.", "Yes."] * 3)),
+        (
+            "Gabriel García\nHe was born in the south of the country.",
+            "Gabriel García|He was born in the south of the country.",
+        ),
         ("Ann: Hello\nBob: I have seen all the bees today.", "Ann: Hello\nBob: I have seen all the bees today."),
         ("One two three four five six seven eight nine ten eleven\nBees " + "fly and " * 30 + "rest.", None),
         ("Heading", "Heading"),
@@ -242,11 +247,27 @@ def test_headings_of_any_text_are_found_in_seconds(processor, text):
     assert time.process_time() - begun < 10
 
 
+def test_of_turns_what_is_no_sentence_comes_last_and_is_read_where_there_is_room():
+    filling, said = [{"role": "Ann", "content": text} for text in ("Yeah.", "Bees fly all day in June, yes.")]
+    unended = {"role": "Bob", "content": "and then i saw that the bees fly home"}
+    turns = [
+        unended,
+        *[filling] * 5,
+        *({**said, "content": f"{said['content'][:-1]} {n}."} for n in range(40)),
+        unended,
+    ]
+    kept = condense("turns", turns, 80, count)
+    assert len(kept) > 5
+    assert all(turn["content"].startswith("Bees") for turn in kept)
+    assert unended in condense("turns", [unended, *[filling] * 5, *turns[6:16]], 120, count)
+
+
 @pytest.mark.parametrize("room", [1000, 60])
 def test_headings_on_lines_of_their_own_are_not_read(room):
     sentence = "Bees fly home to their hive in the north of the county, {} times a day."
     text = "\n".join(
-        f"Numbers Of Flights\n{sentence.format(number)} {sentence.format(number + 100)}" for number in range(12)
+        f"Numbers Of Flight {number}\n{sentence.format(number)} {sentence.format(number + 100)}"
+        for number in range(12)
     )
     processor = AutoProcessor.from_pretrained(hier_models.MINI)
     for read in (only_sentences(text, count, processor), condense("text", text, room, count, processor)):

@@ -85,12 +85,19 @@ def test_a_sentence_begins_with_a_capital_where_the_document_has_its_first_word_
         ("i saw the dog. it was big. we left.", "I saw the dog. It was big. We left."),
         (
             'Read "no worries", "absolutely", and "bottom line" here.',
-            'Read worries", "absolutely", and "bottom line" here.',
+            'Read no worries", "absolutely", and "bottom line" here.',
         ),
         ('In the "Jahrbücher" ("German-French Annals") of 1844.', 'In "Jahrbücher" ("German-French Annals") of 1844.'),
         ("End it (or break etc.) inside a block. Inside it is warm.", "End it (or break etc.) inside a block."),
         ("It was signed with client A.\n\nThis can occur. It did.", "It was signed with client A. This can occur."),
         ("They left years ago, and came. And so on.", "They left years ago., and came."),
+        ('"It is a loss," the mayor said. It fell.', 'The mayor said, "it is a loss" and left.'),
+        ('He left. "I was there," he said. She did.', 'She said: "he is not here".'),
+        ('He said "yes" and left. That is the answer.', '"That is what he said" is the answer.'),
+        (
+            "In the U.S. the law is old. In the U.S. the bees fly. It came to the U.S. The law is new.",
+            "In the U.S. the law is new.",
+        ),
         ('"No worries," he said. All say "no worries" here.', '"No worries," he said.'),
     ],
 )

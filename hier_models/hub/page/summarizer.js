@@ -129,10 +129,13 @@ export function sentences(text, abbreviations) {
 }
 
 // A line of at most ten words without an end; what somebody says, behind a name, is none, nor half a sentence.
-const HEADING = /^(?![^:]{1,40}:\s)\S+(?:\s+\S+){0,9}(?<![.!?…:,;])(?<!\b(?:a|an|as|at|be|by|in|is|of|on|or|to|and|are|for|had|has|her|his|its|the|was|who|been|from|have|that|were|with|their|which))$/iu;
+const MOST_TIMES = 2; // that a heading stands in a text: a name of who speaks does more often
+const HEADING = /^(?![^:]{1,40}:\s)\S+(?:\s+\S+){0,9}(?<![.!?…:,;])(?<!(?<![\p{L}\p{N}_])(?:a|an|as|at|be|by|in|is|of|on|or|to|and|are|for|had|has|her|his|its|the|was|who|been|from|have|that|were|with|their|which))$/iu;
 
 /** Headings on lines of their own apart from the sentences after them: before a line that is more than twice as long as each. */
 function apart(spans, text) {
+  const times = new Map();
+  for (const line of text.split("\n")) times.set(line.trim(), (times.get(line.trim()) ?? 0) + 1);
   return spans.flatMap(([start, end]) => {
     const before = text.slice(Math.max(0, start - 80), start).replace(/[ \t\r.0-9]+$/, "");
     if (before && !before.endsWith("\n")) return [[start, end]];
@@ -140,7 +143,7 @@ function apart(spans, text) {
     let number = 0, longest = 0;
     for (let n = 1; n < lines.length; n++) {
       const line = text.slice(...lines[n - 1]), stop = text.indexOf("\n", lines[n][0]);
-      if (!HEADING.test(line) || /^[\p{Ll}\d]/u.test(text.slice(lines[n][0], lines[n][0] + 2))) break;
+      if (!HEADING.test(line) || times.get(line) > MOST_TIMES || /^[\p{Ll}\d]/u.test(text.slice(lines[n][0], lines[n][0] + 2))) break;
       longest = Math.max(longest, line.length);
       if ((stop < 0 ? text.length : stop) - lines[n][0] > 2 * longest) number = n;
     }
@@ -465,7 +468,7 @@ export class WrittenForm {
       const before = tokens[place - 1]?.key ?? "", after = tokens[place + 1]?.key ?? "";
       const twoBefore = tokens[place - 2]?.key ?? "", following = [twoBefore, key].join(KEY);
       if (before === ".") {
-        const isAbbreviated = /^\P{Lu}*\p{Ll}\P{Lu}*$/u.test(form) && /^([A-Z][a-z]{1,3}|sp|spp|ssp|subsp|pv|cv|var)$/.test(tokens[place - 2]?.form ?? "");
+        const isAbbreviated = /^\P{Lu}*\p{Ll}\P{Lu}*$/u.test(form) && /^([A-Za-z]|[A-Z][a-z]{1,3}|sp|spp|ssp|subsp|pv|cv|var)$/.test(tokens[place - 2]?.form ?? "");
         this.goesOn.set(following, (this.goesOn.get(following) ?? 0) + isAbbreviated - /^\p{Lu}/u.test(form));
       }
       for (const further of [twoBefore, ANY]) this.spaces.add([further, before, key].join(KEY), space);
@@ -488,11 +491,15 @@ export class WrittenForm {
       if (form === undefined && ["march", "may"].includes(key)) form = isNumber(before) || isNumber(after) ? capital(key) : key;
       form ??= this.forms.most([ANY, key, ANY].join(KEY)) ?? (Object.hasOwn(this.names, key) ? this.names[key] : token.form);
       let space = this.spaces.most(...[twoBefore, ANY].map((further) => [further, before, key].join(KEY)));
-      const [found] = [twoBefore, ANY].flatMap((further) => this.spaces.get([further, before, key].join(KEY)) ?? []), isQuote = key === '"' || before === '"';
-      if (isQuote && found?.size === 1) {
-        [space] = found.keys();
-        if (key === '"') openQuote = !(space || !before || isIn(before.at(-1), OPENING));
-      } else if (space === undefined || isQuote) space = spaceByRule(twoBefore, before, key, token.space, openQuote);
+      const exact = this.spaces.get([twoBefore, before, key].join(KEY)), isQuote = key === '"' || before === '"';
+      let isKnown = isQuote && exact?.size === 1;
+      if (isKnown && key === '"') { // against what was opened before only where the next word is the document's, too
+        const opens = exact.has(true) || !before || isIn(before.at(-1), OPENING);
+        isKnown = opens !== openQuote || this.spaces.has([before, key, after].join(KEY));
+        if (isKnown) openQuote = !opens;
+      }
+      if (isKnown) space = exact.has(true);
+      else if (space === undefined || isQuote) space = spaceByRule(twoBefore, before, key, token.space, openQuote);
       begins &&= !(isIn(before, ENDS) && isWord(key) && !space); // the ending of a file's name
       const goesOn = before === "." ? this.goesOn.get([twoBefore, key].join(KEY)) ?? 0 : 0;
       if (goesOn) begins = goesOn < 0; // an abbreviation, or the end behind a single letter
