@@ -118,7 +118,7 @@ def test_a_whole_model_reads_what_it_was_tested_on(make_run, name):
 
 
 def test_the_documents_are_read_as_at_the_test(make_run):
-    condensed = {"long_documents": "condense", "max_source_length": 16}
+    condensed = {"long_documents": "condense", "max_source_length": 32}
     folder, _, perplexity_at_test = make_run("hat_bart", **condensed, max_test_documents=1)
     assert f"hat_bart/seed_1: {perplexity_at_test:.2f}, no " in printed_by(folder)
     assert printed_by(folder, "--documents", "2") != printed_by(folder)
