@@ -12,10 +12,10 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from .inspection.copying import SourceText, source_text, words_of
+from .inspection.copying import KINDS, SourceText, source_text, words_of
 from .models.keywords import page_rank
 from .models.sentence_splitting import check_language, split_sentences
-from .pipelines.long_documents_hier import no_sentences, sentences_and_headings
+from .pipelines.long_documents_hier import sentences_and_headings, sentences_first
 from .pipelines.salience_hier import salience
 
 
@@ -84,10 +84,11 @@ class ExtractiveSummarizer:
             ValueError: If there is none of the four, or several.
         """
         given = source if document is None else document
-        parts = source_text(given, self.language)
-        if self.method == "salience" and given.get("text"):
+        if self.method == "salience" and [kind for kind in KINDS if given.get(kind) is not None] == ["text"]:
             text = given["text"]
             parts = SourceText(tuple(text[start:end] for start, end in sentences_and_headings(text, self)))
+        else:
+            parts = source_text(given, self.language)
         sentences = [" ".join(sentence.split()) for sentence in parts.sentences]
         words = [words_of(sentence) for sentence in sentences]
         alike = None if self.method == "lead" else _similarities(words)
@@ -118,8 +119,7 @@ class ExtractiveSummarizer:
             scores = textrank(words)
         elif self.method == "salience":
             scores = salience(sentences, parts.blocks if parts.block_name == "article" else None)
-            _, last = no_sentences(list(sentences), [*map(len, words)])  # headings, if there is anything else
-            scores[list(last)] -= 100
+            scores = sentences_first(scores, list(sentences), [*map(len, words)])
         else:
             scores = tf_idf_sums(words, _stopwords(self.language))
         # Sums of roundings are no reason to prefer a sentence.

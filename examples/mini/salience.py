@@ -1,19 +1,17 @@
 """Learn which sentences a summary is made of: the weights of `hier_models/pipelines/salience_hier.py`.
 
-    python examples/mini/salience.py experiments/mini/pairs/long_train.jsonl                   # after prepare.py
-    python examples/mini/salience.py --check experiments/mini/pairs/{wikipedia,papers}.jsonl   # what they are worth
+    python examples/mini/salience.py experiments/mini/pairs/long_train.jsonl    # after prepare.py
 
 A sentence is worth the words and the pairs of words that it shares with the summary, as a share of its own; what it is
-worth beside the others of its document is a weighted sum of its features and its words (ridge
-regression). Kinds of texts count alike, and documents of a kind. Words that may have a weight are those that
-most documents have, of those that summaries of all kinds do, so that it learns how authors speak, not what of.
+worth beside the others of its document is a weighted sum of its features and its words (ridge regression). Kinds of
+texts count alike, and documents of a kind. Words that may have a weight are those that most documents have, of those
+that summaries of all kinds do, so that it learns how authors speak, not what of. `scores.py salience` scores it.
 """
 
 import argparse
 import json
 import textwrap
 from collections import Counter, defaultdict
-from collections.abc import Iterator
 from itertools import pairwise
 from multiprocessing import Pool
 from pathlib import Path
@@ -24,11 +22,9 @@ from tqdm import tqdm
 from transformers import AutoProcessor
 
 import hier_models
-from hier_models.pipelines import ExtractiveSummarizer
 from hier_models.pipelines.common_words_hier import COMMON_WORDS
 from hier_models.pipelines.long_documents_hier import CLOSING, ENDS, sentences_and_headings
-from hier_models.pipelines.salience_hier import WORD, features
-from hier_models.training.metrics import score_documents
+from hier_models.pipelines.salience_hier import WORD, Words, features
 
 
 PROCESSOR = AutoProcessor.from_pretrained(hier_models.MINI)  # which splits sentences
@@ -36,7 +32,6 @@ LEAST = 12  # sentences of a document to learn from
 PAIRS = 4  # how much more a shared pair of words is worth than a shared word: fewer are
 RIDGE = 3e-3
 LEAST_WEIGHT = 2  # hundredths, of a word
-SENTENCES = {"short": 3, "long": 8}  # of a summary, with --check
 KINDS = {  # of texts, by their sets; a set that is not here is a kind of its own
     "elife_abstract": "papers",
     "pmc_abstract": "papers",
@@ -51,11 +46,6 @@ def worth(words: list[str], summary: list[str]) -> float:
     own, own_pairs = [word for word in words if word not in COMMON_WORDS], [*pairwise(words)]
     shared = sum(word in said for word in own) / max(1, len(own))
     return (shared + min(1, PAIRS * sum(pair in pairs for pair in own_pairs) / max(1, len(own_pairs)))) / 2
-
-
-def rows_of(path: Path) -> Iterator[dict[str, Any]]:
-    with path.open(encoding="utf-8") as lines:
-        yield from map(json.loads, lines)
 
 
 def cue_words(rows: list[dict[str, Any]], number: int) -> list[str]:
@@ -74,7 +64,7 @@ def sums_of(task: tuple[dict[str, Any], list[str]]) -> tuple[torch.Tensor, torch
     summary = WORD.findall(row["summary"].casefold())
     has = torch.tensor([[float(cue in own) for cue in cues] for own in map(set, words)]).double()
     ended = [sentence.rstrip(CLOSING).endswith(ENDS) for sentence in sentences]  # others are hardly ever read
-    known = torch.cat([torch.from_numpy(features(sentences)), has], dim=1)[ended]
+    known = torch.cat([torch.from_numpy(features(Words(sentences))), has], dim=1)[ended]
     wanted = torch.tensor([worth(own, summary) for own in words]).double()[ended]
     if len(wanted) < LEAST:
         return None
@@ -112,31 +102,13 @@ def table(weights: torch.Tensor, cues: list[str]) -> str:
     return "\n".join([f"{hundredths[: -len(cues)]}", *(textwrap.fill(line, 119) for line in lines)])
 
 
-def check(path: Path, documents: int) -> None:
-    """Score the sentences of the highest salience, beside other methods."""
-    rows = [row for row in rows_of(path) if row["length"] != "line"][:documents]
-    for method in ("lead", "lexrank", "salience"):
-        by_length = {length: ExtractiveSummarizer(method, max_sentences=most) for length, most in SENTENCES.items()}
-        written = [by_length[row["length"]](text=row["document"]) for row in rows]
-        rouge, _ = score_documents(written, [row["summary"] for row in rows], True, "punkt")
-        means = (sum(rouge[kind]) / len(rows) for kind in ("rouge1", "rouge2", "rougeLsum"))
-        words = sum(len(text.split()) for text in written) / len(rows)
-        print(f"{path.stem:20}{method:10}{' / '.join(f'{mean:.1f}' for mean in means)}, {words:.0f} words", flush=True)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("files", type=Path, nargs="+", help="JSON lines with `document`, `summary` and `set`")
     parser.add_argument("--cues", type=int, default=1000, help="words that may have a weight")
-    parser.add_argument("--check", action="store_true", help="score what the package has")
-    parser.add_argument("--documents", type=int, default=150, help="of each file, with --check")
     arguments = parser.parse_args()
-    if arguments.check:
-        for path in arguments.files:
-            check(path, arguments.documents)
-        return
     torch.set_num_threads(1)  # a process for each core
-    rows = [row for path in arguments.files for row in rows_of(path)]
+    rows = [json.loads(line) for path in arguments.files for line in path.open(encoding="utf-8")]
     cues = cue_words(rows, arguments.cues)
     print(table(learn(rows, cues), cues))
 

@@ -10,13 +10,8 @@ from .documents import QUERY
 from .errors import MistakeError, mistakes, say
 
 
-METHODS = (
-    "lead",
-    "lexrank",
-    "textrank",
-    "tf-idf",
-    "salience",
-)  # as in `hier_models.extractive`, which takes torch to import
+# As in `hier_models.extractive`, which takes torch to import.
+METHODS = ("lead", "lexrank", "textrank", "tf-idf", "salience")
 
 
 def is_extractive(model: str) -> bool:

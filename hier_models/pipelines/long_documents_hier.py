@@ -28,11 +28,12 @@ ENOUGH = 128  # tokens of sentences, to read nothing else
 LEAST_REPEATED = 5  # tokens of a sentence that a page has once
 MOST_TIMES = 2  # that a heading stands in a text: a name of who speaks does more often
 _LINE = re.compile(r"\S(?:[^\n]*\S)?")
-# A line of at most ten words without an end; what somebody says, behind a name, is none, nor half a sentence.
-_HEADING = re.compile(
-    r"(?![^:]{1,40}:\s)\S+(?:\s+\S+){0,9}(?<![.!?…:,;])"
-    r"(?<!\b(?:an|as|at|be|by|in|is|of|on|or|to))(?<!\b(?:and|are|for|had|has|her|his|its|the|was|who))"
-    r"(?<!\b(?:been|from|have|that|were|with))(?<!\b(?:their|which))(?<!\ba)",
+# A line of at most ten words without an end; what somebody says, behind a name, is none.
+_HEADING = re.compile(r"(?![^:]{1,40}:\s)\S+(?:\s+\S+){0,9}(?<![.!?…:,;])")
+# Nor is half a sentence, which ends with one of these words.
+_HALF = re.compile(
+    r"\b(?:a|an|and|are|as|at|be|been|by|for|from|had|has|have|her|his|in|is|its|of|on|or|that|the|their|to|was|were|which"
+    r"|who|with)\Z",
     re.IGNORECASE,
 )
 _BREAK = re.compile(r"\n\s*\n")  # between paragraphs
@@ -122,8 +123,7 @@ def condense(
     else:
         worth = salience(sentences, numbers if name == "documents" else None)
     if name in ("turns", "documents") and not query:
-        _, last = no_sentences(sentences, sizes)  # "Yes.", and what is never said to its end
-        worth[list(last)] -= worth.max(initial=0) - worth.min(initial=0) + 1
+        worth = sentences_first(worth, sentences, sizes)
     best = best_sentences(sentences, sizes, worth, room, no_choice.union(begins))
     kept = [(numbers[place], sentences[place].strip()) for place in sorted({*begins, *best})]
     if name == "text":
@@ -164,9 +164,8 @@ def _headings(text: str, start: int, end: int, times: Callable[[], Counter[str]]
         return []
     lines, number, longest = list[tuple[int, int]](), 0, 0
     for line, following in pairwise(_LINE.finditer(text, start, end)):
-        if not _HEADING.fullmatch(line[0]) or following[0][0].islower() or following[0][0].isdigit():
-            break
-        if times()[line[0]] > MOST_TIMES:
+        is_heading = _HEADING.fullmatch(line[0]) and not _HALF.search(line[0]) and times()[line[0]] <= MOST_TIMES
+        if not is_heading or following[0][0].islower() or following[0][0].isdigit():
             break
         lines.append(line.span())
         longest = max(longest, len(line[0]))
@@ -184,6 +183,13 @@ def no_sentences(sentences: list[str], sizes: list[int]) -> tuple[set[int], set[
     if sum(sizes[place] for place in ended & long) < min(ENOUGH, sum(sizes) / 2):
         return set(), set()
     return places - ended, places - (ended & long)
+
+
+def sentences_first(worth: Any, sentences: list[str], sizes: list[int]) -> Any:
+    """Put what is no sentence, or says too little, behind all others: headings, "Yes.", what has no end."""
+    _, last = no_sentences(sentences, sizes)
+    worth[list(last)] -= worth.max(initial=0) - worth.min(initial=0) + 1
+    return worth
 
 
 def _paragraphs(text: str, spans: list[tuple[int, int]]) -> list[int]:

@@ -86,19 +86,19 @@ def salience(sentences: Sequence[str], articles: Sequence[int] | None = None) ->
     Source: the features of Edmundson (1969), New Methods in Automatic Extracting, and of Kupiec, Pedersen and Chen
     (1995), A Trainable Document Summarizer, section 2: location, cue words, key words, length.
     """
-    words = [set(WORD.findall(sentence.casefold())) for sentence in sentences]
-    cues = [sum(CUES.get(word, 0) for word in own) for own in words]
-    return (features(sentences, articles) @ WEIGHTS + cues) / 100
+    words = Words(sentences)
+    cues = np.array([CUES.get(word, 0) for word in words.numbers], dtype=float)
+    return (features(words, articles) @ WEIGHTS + words.sums(cues[words.words])) / 100
 
 
-def features(sentences: Sequence[str], articles: Sequence[int] | None = None) -> Any:
+def features(words: "Words", articles: Sequence[int] | None = None) -> Any:
     """What is known of each sentence, (sentences, 8): five of its place, two ranks among all, its length.
 
     Args:
-        sentences: Of the document, in order.
+        words: Of the document's sentences, in order.
         articles: The number of each sentence's article: its place is that in its own. None for one article.
     """
-    articles = [0] * len(sentences) if articles is None else articles
+    articles = [0] * words.size if articles is None else articles
     lengths, before = Counter(articles), Counter[int]()
     places = []
     for article in articles:
@@ -106,7 +106,6 @@ def features(sentences: Sequence[str], articles: Sequence[int] | None = None) ->
         end = lengths[article] - 1 - start
         places.append([*(-start / far for far in _FROM_START), *(-end / far for far in _FROM_END)])
         before[article] += 1
-    words = Words(sentences)
     columns = [_rank(words.centrality()), _rank(words.commonness()), np.log1p(words.sums(words.times))]
     return np.hstack([np.exp(np.reshape(places, (-1, 5))), np.stack(columns, axis=1)])
 

@@ -101,8 +101,8 @@ def restore_written_form(text: str, document: str, learned: Any = None) -> str:
         elif has_space is None or '"' in (before, key):
             has_space = _by_rule(two_before, before, key, token.has_space, open_quote)
         begins = begins and not (before in ENDS and key.isalnum() and not has_space)  # the ending of a file's name
-        if before == "." and goes_on[two_before, before, key]:  # an abbreviation, or the end behind a single letter
-            begins = goes_on[two_before, before, key] < 0
+        if before == "." and goes_on[two_before, key]:  # an abbreviation, or the end behind a single letter
+            begins = goes_on[two_before, key] < 0
         if begins and key.isalnum() and before and not before.isalnum() and before not in ENDS:
             is_quoted = before == '"' and (not two_before or two_before in ENDS)
             begins = is_quoted or not (_most_common(forms, (before, key, after)) or "").islower()
@@ -160,7 +160,7 @@ def _key(form: str) -> str:
 
 _Forms = dict[tuple[str | None, str, str | None], Counter[Any]]
 _Spaces = dict[tuple[str | None, str, str], Counter[bool]]
-_GoesOn = Counter[tuple[str, str, str]]
+_GoesOn = Counter[tuple[str, str]]  # of words on both sides of a full stop
 
 
 @functools.lru_cache(maxsize=1)  # several summaries of a document are restored one after the other
@@ -181,10 +181,8 @@ def learn_written_form(document: str) -> tuple[_Forms, _Spaces, _GoesOn]:
         for further in (two_before, None):
             spaces[further, before, token.key][token.has_space] += 1
         if before == ".":
-            is_abbreviated = token.form.islower() and _ABBREVIATED.fullmatch(
-                tokens[place - 2].form if place > 1 else ""
-            )
-            goes_on[two_before, before, token.key] += bool(is_abbreviated) - token.form[0].isupper()
+            is_abbreviated = place > 1 and token.form.islower() and _ABBREVIATED.fullmatch(tokens[place - 2].form)
+            goes_on[two_before, token.key] += bool(is_abbreviated) - token.form[0].isupper()
         if token.begins and token.form[0].isupper() and not token.form[1:2].isupper():
             initial[token.key][token.form] += 1
             continue

@@ -43,7 +43,7 @@ def test_features_are_place_ranks_and_length():
     own = [[word for word in words_of(sentence) if word not in COMMON_WORDS] for sentence in SENTENCES]
     everywhere = [word for its in own for word in its]
     commonness = [sum(map(everywhere.count, its)) / max(1, len(its)) for its in own]
-    found, last = features(SENTENCES), len(SENTENCES) - 1
+    found, last = features(Words(SENTENCES)), len(SENTENCES) - 1
     assert len(found) == last + 1 > 5
     for place, row in enumerate(found.tolist()):
         starts, ends = (
@@ -59,7 +59,7 @@ def test_features_are_place_ranks_and_length():
 
 
 def test_salience_is_a_sum_of_features_and_words():
-    for sentence, own, found in zip(SENTENCES, features(SENTENCES), salience(SENTENCES), strict=True):
+    for sentence, own, found in zip(SENTENCES, features(Words(SENTENCES)), salience(SENTENCES), strict=True):
         cues = sum(CUES.get(word, 0) for word in set(words_of(sentence)))
         expected = sum(weight * value for weight, value in zip(WEIGHTS, own.tolist(), strict=True)) + cues
         assert found.item() == pytest.approx(expected / 100, abs=1e-9)
@@ -72,9 +72,12 @@ def test_words_have_weights_of_both_kinds():
 
 
 def test_places_are_those_in_an_article():
-    alone, both = features(SENTENCES), features(SENTENCES * 2, [0] * len(SENTENCES) + [1] * len(SENTENCES))
+    alone, both = (
+        features(Words(SENTENCES)),
+        features(Words(SENTENCES * 2), [0] * len(SENTENCES) + [1] * len(SENTENCES)),
+    )
     np.testing.assert_allclose(both[:, :5], np.concatenate([alone, alone])[:, :5])
-    assert not np.allclose(features(SENTENCES * 2)[:, :5], both[:, :5])
+    assert not np.allclose(features(Words(SENTENCES * 2))[:, :5], both[:, :5])
     assert both[0, 0] == both[len(SENTENCES), 0] == 1
 
 

@@ -128,8 +128,8 @@ export function sentences(text, abbreviations) {
   return spans;
 }
 
-// A line of at most ten words without an end; what somebody says, behind a name, is none, nor half a sentence.
 const MOST_TIMES = 2; // that a heading stands in a text: a name of who speaks does more often
+// A line of at most ten words without an end; what somebody says, behind a name, is none, nor half a sentence.
 const HEADING = /^(?![^:]{1,40}:\s)\S+(?:\s+\S+){0,9}(?<![.!?…:,;])(?<!(?<![\p{L}\p{N}_])(?:a|an|as|at|be|by|in|is|of|on|or|to|and|are|for|had|has|her|his|its|the|was|who|been|from|have|that|were|with|their|which))$/iu;
 
 /** Headings on lines of their own apart from the sentences after them: before a line that is more than twice as long as each. */
