@@ -27,29 +27,15 @@ PLAIN_END = re.compile(
 # Before a small letter, what looks like the end of a sentence is not one after these.
 GOES_ON = (*CLOSERS, ". .")
 
-# Nor after what species are abbreviated with (Ae. neglecta, spp.), if a genus stands so twice and no sentence begins.
+# Nor after the abbreviation of a genus (Ae. neglecta), if one stands so twice and no sentence begins.
 GENUS = re.compile(
-    r"\b([A-Z][a-z]{1,3}|spp?|ssp|subsp|pv|cv|eg|ie)\.(?=\s+(?!(?:a|an|and|at|but|he|her|his|i|if|in|is|it|my|no|not|now|on"
-    r"|our|she|so|that|the|then|there|they|this|to|we|what|when|with|yes|you|your)\b)[a-z])"
+    r"\b([A-Z][a-z]{1,3})\.(?=\s+(?!(?:a|an|and|at|but|he|her|his|i|if|in|is|it|my|no|not|now|on|our|she|so|that|the|then"
+    r"|there|they|this|to|we|what|when|with|yes|you|your)\b)[a-z])"
 )
 
 # What papers abbreviate, beyond punkt's own lists.
-ENGLISH_ABBREVIATIONS = {
-    "eg",
-    "eq",
-    "eqs",
-    "fig",
-    "figs",
-    "i.i.d",
-    "ie",
-    "pv",
-    "s.t",
-    "sp",
-    "spp",
-    "ssp",
-    "subsp",
-    "w.r.t",
-}
+SPECIES = {"cv", "pv", "sp", "spp", "ssp", "subsp"}
+ENGLISH_ABBREVIATIONS = {"eg", "eq", "eqs", "fig", "figs", "i.i.d", "ie", "s.t", "w.r.t", *SPECIES}
 
 
 def split_sentences(text: str, language: str = "english") -> list[tuple[int, int]]:
@@ -106,8 +92,8 @@ def _is_plain_end(text: str, mark: int, abbreviations: frozenset[str], genera: C
 
 def _ends_with_genus(text: str, mark: int, genera: Callable[[], set[str]]) -> bool:
     """Whether a mark stands behind the abbreviation of a genus, and the text goes on."""
-    match = GENUS.search(text, max(0, mark - 6), min(len(text), mark + 32))
-    return match is not None and match.end() == mark + 1 and (match[1].islower() or match[1] in genera())
+    match = GENUS.search(text, max(0, mark - 5), min(len(text), mark + 32))
+    return match is not None and match.end() == mark + 1 and match[1] in genera()
 
 
 def abbreviations(language: str) -> frozenset[str]:

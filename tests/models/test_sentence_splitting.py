@@ -32,6 +32,7 @@ def sentences(text: str, language: str = "english") -> list[str]:
             "he was nice.",
             "I like Tom.",
             "he is kind.",
+            "It grew in cv. Keumkang wheat.",
             "An unknown Bacillus sp.",
             "The end.",
             "Yes.",
