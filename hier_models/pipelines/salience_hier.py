@@ -97,6 +97,9 @@ def features(words: "Words", articles: Sequence[int] | None = None) -> Any:
     Args:
         words: Of the document's sentences, in order.
         articles: The number of each sentence's article: its place is that in its own. None for one article.
+
+    Returns:
+        One row a sentence: those of its place fall from 1, ranks are from 0 to 1, the length is a logarithm.
     """
     articles = [0] * words.size if articles is None else articles
     lengths, before = Counter(articles), Counter[int]()
@@ -112,6 +115,9 @@ def features(words: "Words", articles: Sequence[int] | None = None) -> Any:
 
 class Words:
     """The words of sentences: an entry for each word of a sentence.
+
+    Args:
+        sentences: Of a document, in order.
 
     Attributes:
         rows: The sentence of each entry, (entries,).
