@@ -11,7 +11,7 @@ import re
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Any
 
 import torch
@@ -267,6 +267,29 @@ class FaithfulLogitsProcessor(LogitsProcessor):
             ids, needs = (torch.tensor(list(part), dtype=torch.long) for part in (found.keys(), found.values()))
             self._states[document, beginning] = place, ids.to(device), needs.to(device)
         return self._states[document, beginning]
+
+
+class NoDoubledWordLogitsProcessor(LogitsProcessor):
+    """Takes the word away that was written just now, unless the document has it twice in a row: "further further".
+
+    Only a word that is one token: the first token of others is not the last one written.
+    """
+
+    def __init__(self, word_pieces: WordPieces, sources: Sequence[Sequence[int]]) -> None:
+        self.is_word = [bool(word) and begins for word, begins in word_pieces.ends]
+        self.doubled = [{first for first, second in pairwise(source) if first == second} for source in sources]
+
+    def __call__(self, input_ids: torch.LongTensor, scores: torch.FloatTensor) -> torch.FloatTensor:
+        """Take each row's last word away."""
+        each = len(scores) // len(self.doubled)
+        last = input_ids[:, -1:]
+        doubles = [
+            number < len(self.is_word) and self.is_word[number] and number not in self.doubled[row // each]
+            for row, number in enumerate(last[:, 0].tolist())
+        ]
+        rows = torch.tensor(doubles, device=scores.device)[:, None]
+        lowest = scores.gather(1, last).clamp(max=LOWEST)  # where nothing else is left, it is written all the same
+        return scores.scatter(1, last, torch.where(rows, lowest, scores.gather(1, last)))  # type: ignore[return-value]
 
 
 def _given_way(scores: torch.Tensor, allowed: torch.Tensor) -> torch.Tensor:

@@ -7,7 +7,7 @@ from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList,
 
 from .common_words_hier import COMMON_WORDS
 from .document_pipeline_hier import DocumentPipeline, Example, as_text, total_length
-from .faithful_hier import FaithfulLogitsProcessor, WordPieces, is_english
+from .faithful_hier import FaithfulLogitsProcessor, NoDoubledWordLogitsProcessor, WordPieces, is_english
 from .faithful_hier import logger as faithful_logger
 
 
@@ -115,7 +115,7 @@ class SummaryRules(DocumentPipeline):
             processors.append(OwnLengthLogitsProcessor(least, most, config.eos_token_id))
             limits = [number + 1 if max_length is None else min(number + 1, max_length) for number in most]
         if faithful:
-            processors.append(self._faithful_processor(examples, config, common_words, limits))
+            processors += self._faithful_processors(examples, config, common_words, limits)
             names = [self._names(example, config) for example in examples]
             if any(names):
                 processors.append(OfEachDocument(names))
@@ -163,10 +163,10 @@ class SummaryRules(DocumentPipeline):
         tokens = self.tokenizer(names, add_special_tokens=False)["input_ids"]
         return NoBadWordsLogitsProcessor(tokens, config.eos_token_id)
 
-    def _faithful_processor(
+    def _faithful_processors(
         self, examples: list[Example], config: GenerationConfig, common_words: Any, limits: list[int] | int | None
-    ) -> FaithfulLogitsProcessor:
-        """What keeps a model to the words of these documents, and to common ones."""
+    ) -> list[LogitsProcessor]:
+        """What keeps a model to the words of these documents, and to common ones, each once."""
         words = COMMON_WORDS if common_words is None else common_words
         key = (words,) if isinstance(words, str) else tuple(words)
         if key not in self._word_pieces:
@@ -184,4 +184,8 @@ class SummaryRules(DocumentPipeline):
         sources = [example.inputs["input_ids"] for example in examples]
         values = (getattr(config, f"{name}_token_id", None) for name in ("pad", "bos", "eos", "decoder_start"))
         special = [n for value in values if value is not None for n in (value if isinstance(value, list) else [value])]
-        return FaithfulLogitsProcessor(self._word_pieces[key], sources, documents, special, limits)
+        pieces = self._word_pieces[key]
+        return [
+            NoDoubledWordLogitsProcessor(pieces, sources),
+            FaithfulLogitsProcessor(pieces, sources, documents, special, limits),
+        ]

@@ -30,7 +30,12 @@ from transformers import (
 import hier_models
 from hier_models.data import train_word_level
 from hier_models.pipelines.common_words_hier import COMMON_WORDS
-from hier_models.pipelines.faithful_hier import FaithfulLogitsProcessor, WordPieces, is_english
+from hier_models.pipelines.faithful_hier import (
+    FaithfulLogitsProcessor,
+    NoDoubledWordLogitsProcessor,
+    WordPieces,
+    is_english,
+)
 from tests.conftest import DOCUMENTS, TURNS
 
 
@@ -375,6 +380,36 @@ def test_whole_words():
     scores = FaithfulLogitsProcessor(words, [ids])(torch.tensor([[2]]), torch.zeros(1, len(tokenizer)))
     allowed = set(tokenizer.convert_ids_to_tokens(torch.where(scores[0] == 0)[0].tolist())) - set(SPECIAL)
     assert allowed == {"in", "1988", "5,000.5", "for", "'s", "."}
+
+
+def test_no_word_is_written_twice_in_a_row_unless_the_document_has_it_so():
+    tokenizer = _word_piece("had", "far", "##ther", ",", "1")
+    words = WordPieces(tokenizer, [])
+    sources = [tokenizer(text)["input_ids"] for text in ("had , far 1", "he had had 1 farther")]
+    processor = NoDoubledWordLogitsProcessor(words, sources)
+    scores = torch.randn(4, len(tokenizer) + 2)
+    had, far, ther, comma, one = range(5, 10)
+    changed = processor(torch.tensor([[2, had], [2, 1], [2, had], [comma, one]]), scores)  # two beams of each document
+    assert changed[0, had] == changed[3, one] == -1e4
+    changed[0, had], changed[3, one] = scores[0, had], scores[3, one]
+    assert torch.equal(changed, scores)
+    for last in (ther, comma, 2, len(tokenizer) + 1):  # ends of words, signs, special and padding tokens
+        assert torch.equal(processor(torch.full((4, 2), last), scores), scores)
+    ended = torch.full_like(scores, -torch.inf)
+    assert torch.equal(processor(torch.full((4, 2), far), ended), ended)
+
+
+def test_a_summary_doubles_no_word():
+    tokenizer = _word_piece("far", "and", ",")
+    model = _bart(tokenizer)
+    torch.nn.init.zeros_(model.final_logits_bias)
+    model.final_logits_bias[0, 5] = 100.0
+    settings = {"max_new_tokens": 8, "num_beams": 2, "tokenizer": tokenizer}
+    [plain] = pipeline("summarization", model, **settings)("far and far , and far")
+    assert "far far" in plain["summary_text"]
+    [faithful] = pipeline("summarization", model, faithful=True, **settings)("far and far , and far")
+    assert "far" in faithful["summary_text"]
+    assert "far far" not in faithful["summary_text"]
 
 
 def test_rows_of_beams_belong_to_their_document():

@@ -369,10 +369,11 @@ class WordPieces {
   joined(ids) { return ids.map((id) => this.texts[id] ?? " ").join(""); }
 }
 
-/** Takes the words away that a document does not have. */
+/** Takes the words away that a document does not have, or not twice in a row. */
 class Faithful {
   constructor(pieces, source, document, special) {
     this.pieces = pieces;
+    this.doubled = new Set(source.filter((id, place) => id === source[place - 1]));
     const all = new Set(pieces.joined(document).match(new RegExp(WORD, "gu"))), signs = new Set(pieces.joined(document));
     this.words = new Words((pieces.joined(source).match(new RegExp(WORD, "gu")) ?? []).filter((word) => all.has(word)));
     const read = new Set([...pieces.joined(source)].filter((sign) => signs.has(sign)));
@@ -394,6 +395,8 @@ class Faithful {
 
   /** Change scores in place; `left` tokens may follow the next one. */
   filter(ids, scores, left) {
+    const last = ids.at(-1), [end, isWhole] = this.pieces.ends[last] ?? ["", false];
+    if (end && isWhole && !this.doubled.has(last)) scores[last] = Math.min(scores[last], -1e4);
     let word = "";
     for (let n = ids.length - 1, begins = false; n >= Math.max(0, ids.length - 100) && !begins; n--) {
       const end = this.pieces.ends[ids[n]];
