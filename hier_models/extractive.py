@@ -15,8 +15,8 @@ import numpy as np
 from .inspection.copying import KINDS, SourceText, source_text, words_of
 from .models.keywords import page_rank
 from .models.sentence_splitting import check_language, split_sentences
-from .pipelines.long_documents_hier import sentences_and_headings, sentences_first
-from .pipelines.salience_hier import salience
+from .pipelines.long_documents_hier import sentences_and_headings, sentences_first, worth_of
+from .pipelines.salience_hier import Words
 
 
 Method = Literal["lead", "lexrank", "textrank", "tf-idf", "salience"]
@@ -39,7 +39,7 @@ class ExtractiveSummarizer:
     But for lead, a sentence is passed over that is too like one chosen before (tf-idf cosine above 0.5); the papers do
     so for LexRank only.
 
-    Time and memory grow with the square of the number of sentences, but for lead.
+    Time and memory of lexrank and textrank grow with the square of the number of sentences.
 
     Args:
         method: One of the five.
@@ -91,18 +91,21 @@ class ExtractiveSummarizer:
             parts = source_text(given, self.language)
         sentences = [" ".join(sentence.split()) for sentence in parts.sentences]
         words = [words_of(sentence) for sentence in sentences]
-        alike = None if self.method == "lead" else _similarities(words)
+        weighted = None if self.method == "lead" else Words(words)
         chosen: list[int] = []
+        alike: list[Any] = []  # how like each chosen one all are, (sentences,)
         left = self.max_words
         for number in self._order(sentences, words, parts):
             length = len(sentences[number].split())
             is_too_long = bool(chosen) and length > left
             if len(chosen) == self.max_sentences or (is_too_long and self.method == "lead"):
                 break  # what comes later is not the beginning
-            says_the_same = alike is not None and any(alike[number, other] > ALIKE for other in chosen)
+            says_the_same = any(similarities[number] > ALIKE for similarities in alike)
             if length and not is_too_long and not says_the_same:
                 chosen.append(number)
                 left -= length
+                if weighted is not None:
+                    alike.append(weighted.shared(number, weighted.weights))
         return " ".join(sentences[number] for number in sorted(chosen))
 
     def split_sentences(self, text: str) -> list[tuple[int, int]]:
@@ -118,7 +121,7 @@ class ExtractiveSummarizer:
         elif self.method == "textrank":
             scores = textrank(words)
         elif self.method == "salience":
-            scores = salience(sentences, parts.blocks if parts.block_name == "article" else None)
+            scores = worth_of(sentences, parts.block_name, parts.blocks)
             scores = sentences_first(scores, list(sentences), [*map(len, words)])
         else:
             scores = tf_idf_sums(words, _stopwords(self.language))
@@ -135,8 +138,8 @@ def lexrank(sentences: Sequence[Sequence[str]], threshold: float = LEXRANK_THRES
 
 def textrank(sentences: Sequence[Sequence[str]]) -> Any:
     """Rank sentences by TextRank: Mihalcea and Tarau (2004), section 4.1."""
-    present = _counts(sentences) > 0
-    shared = present.astype(np.float64) @ present.astype(np.float64).T
+    words = Words(sentences)
+    shared = _products(words, np.ones(len(words.words)))
     logarithms = np.log([max(len(words), 1) for words in sentences])
     # Two sentences of one word have logarithms of zero; log 2 keeps them below all others.
     weights = shared / np.maximum(logarithms[:, None] + logarithms[None, :], np.log(2))
@@ -146,7 +149,8 @@ def textrank(sentences: Sequence[Sequence[str]]) -> Any:
 
 def tf_idf_sums(sentences: Sequence[Sequence[str]], stopwords: frozenset[str] = frozenset()) -> Any:
     """Rank sentences by the sum of their words' tf-idf values: Christian et al. (2016), section 3."""
-    return _weighted([[word for word in words if word not in stopwords] for words in sentences]).sum(axis=1)
+    words = Words([[word for word in own if word not in stopwords] for own in sentences])
+    return words.sums(words.times * words.rareness[words.words])
 
 
 def pagerank(weights: Any) -> Any:
@@ -159,28 +163,15 @@ def pagerank(weights: Any) -> Any:
     return page_rank(size, lambda rank: rank @ steps)
 
 
-def _counts(sentences: Sequence[Sequence[str]]) -> Any:
-    """How often each word stands in each sentence, (sentences, words)."""
-    vocabulary = {word: number for number, word in enumerate(dict.fromkeys(w for words in sentences for w in words))}
-    counts = np.zeros((len(sentences), len(vocabulary)))
-    for row, words in enumerate(sentences):
-        np.add.at(counts[row], [vocabulary[word] for word in words], 1)
-    return counts
-
-
-def _weighted(sentences: Sequence[Sequence[str]]) -> Any:
-    """Counts times the logarithm of how rare a word is among the sentences, (sentences, words)."""
-    counts = _counts(sentences)
-    containing = (counts > 0).sum(axis=0)
-    return counts * np.log(len(sentences) / np.maximum(containing, 1))
-
-
 def _similarities(sentences: Sequence[Sequence[str]]) -> Any:
-    """Cosines of the weighted counts (Erkan and Radev, Equation 1), (sentences, sentences)."""
-    weighted = _weighted(sentences)
-    lengths = np.linalg.norm(weighted, axis=1, keepdims=True)
-    unit = np.divide(weighted, lengths, out=np.zeros_like(weighted), where=lengths > 0)
-    return unit @ unit.T
+    """Cosines of the counts times words' rareness (Erkan and Radev, Equation 1), (sentences, sentences)."""
+    words = Words(sentences)
+    return _products(words, words.weights)
+
+
+def _products(words: Words, weights: Any) -> Any:
+    rows = [words.shared(row, weights) for row in range(words.size)]
+    return np.reshape(rows, (words.size, words.size))
 
 
 def _in_turn(parts: SourceText) -> list[int]:
@@ -188,7 +179,8 @@ def _in_turn(parts: SourceText) -> list[int]:
     if parts.block_name != "article" or parts.blocks is None:
         return list(range(len(parts.sentences)))
     # Blocks are in order, and so a sentence's place in its article is its distance from the article's first.
-    places = [(number - parts.blocks.index(block), block, number) for number, block in enumerate(parts.blocks)]
+    first = {block: number for number, block in reversed([*enumerate(parts.blocks)])}
+    places = [(number - first[block], block, number) for number, block in enumerate(parts.blocks)]
     return [number for *_, number in sorted(places)]
 
 

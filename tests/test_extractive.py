@@ -1,4 +1,5 @@
 import math
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -124,6 +125,26 @@ def test_little_or_nothing(method):
     assert summarizer(text="One sentence of more words than there is room for") != ""  # never nothing of something
     assert summarizer(text="… !") in ("… !", "…", "!")
     assert summarizer(sentences=["The", "", "the", "The"]) in ("The", "The the The")
+
+
+def test_of_dialogues_salience_does_not_go_by_places():
+    said = [turn["content"] for turn in TURNS] + ["The room is booked for the whole of today, as you asked."]
+    turns = [{"role": "Ann", "content": content} for content in said]
+    orders = (turns, turns[::-1], turns[2:] + turns[:2])
+    assert len({ExtractiveSummarizer("salience", max_sentences=1)(turns=order) for order in orders}) == 1
+
+
+def test_a_book_takes_no_square_of_its_sentences():
+    sentences = [
+        f"Sentence {number} has the words w{number} and v{number % 7} and nothing else." for number in range(9000)
+    ]
+    tracemalloc.start()
+    try:
+        for method in ("salience", "tf-idf"):
+            assert ExtractiveSummarizer(method, max_sentences=3)(sentences=sentences)
+        assert tracemalloc.get_traced_memory()[1] < 200e6
+    finally:
+        tracemalloc.stop()
 
 
 def test_chinese_has_words():

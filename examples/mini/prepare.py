@@ -25,14 +25,12 @@ from multiprocessing import Pool
 from pathlib import Path
 
 from tqdm import tqdm
-from transformers import AutoProcessor
 
-import hier_models
 from hier_models.data.overlap import find_overlaps
 from hier_models.data.record_readers import COMPRESSION_SUFFIXES, read_records
 from hier_models.models.sentence_splitting import split_sentences
 from hier_models.models.summary_lengths import length_of
-from hier_models.pipelines.long_documents_hier import best_sentences, condense
+from hier_models.pipelines.long_documents_hier import best_sentences, condense, only_sentences
 from hier_models.pipelines.salience_hier import Words
 from hier_models.training.evaluation import write_json_lines
 
@@ -88,9 +86,14 @@ SPOKEN = ("mts_dialog", "primock57", "qmsum", "meqsum")  # few, and dialogues ar
 LEAST_SPOKEN = 0.4
 MOST_SENTENCES, LEAST_F1 = 8, 0.2  # of an extract
 TITLES, KEPT_TITLES, KEPT_SUMMARIES = ("acl_titles", "advisory_titles", "meqsum", "scitldr_a"), 0.5, 0.3
-PROCESSOR = AutoProcessor.from_pretrained(hier_models.MINI)  # which splits sentences
 WORD = re.compile(r"[^\W_]+")
 SENTENCE_END = re.compile(r"[.!?][\"')\]]*\s+$")
+
+
+class English:
+    """Splits sentences as the model's processor does."""
+
+    split_sentences = staticmethod(split_sentences)
 
 
 def is_supported(
@@ -131,18 +134,22 @@ def condensed(document: str) -> str:
 
 
 def as_read(row: dict[str, str]) -> dict[str, str]:
-    """A pair with what the pipeline reads of its document in one of `ROOMS`, the first where its summary stands."""
-    first = random.Random(row["whole"]).choice(ROOMS)
-    read = {room: _condense(row["whole"], room) for room in ROOMS if room >= first}
-    facts = (row["summary"], LAST_FACTS, LAST_WORDS)
-    room = next((room for room, text in read.items() if is_supported(row["set"], text, *facts)), first)
-    return {**row, "document": read[room]}
+    """A pair, with what the pipeline reads of its document: one of `ROOMS`, or more, till its summary is there."""
+    rooms = ROOMS[random.Random(len(row["whole"])).randrange(len(ROOMS)) :]
+    for room in rooms:
+        read = _condensed_today(row["whole"], room)
+        if is_supported(row["set"], read, row["summary"], LAST_FACTS, LAST_WORDS):
+            break
+    return {**row, "document": read}
 
 
-def _condense(document: str, room: int) -> str:
+def _condensed_today(document: str, room: int) -> str:
+    def count(texts: list[str]) -> list[int]:
+        return [len(text.split()) for text in texts]
+
     if len(document.split()) <= room:
-        return document
-    return condense("text", document, room, lambda texts: [len(text.split()) for text in texts], PROCESSOR)
+        return only_sentences(document, count, English)
+    return condense("text", document, room, count, English)
 
 
 def is_for_long(row: dict[str, str]) -> bool:
@@ -251,8 +258,13 @@ def read_today(train: list[dict[str, str]], held_out: list[dict[str, str]]) -> l
     with Pool() as pool:
         read = pool.imap(as_read, train, chunksize=16)
         rows = list(tqdm(read, total=len(train), desc="read", disable=None))
-    rows = [row for row in rows if is_supported(row["set"], row["document"], row["summary"])]
-    rows = well_supported(rows, random.Random(1))
+    kept: list[dict[str, str]] = []
+    counts: Counter[str] = Counter()
+    for row in random.Random(2).sample(rows, len(rows)):
+        if is_supported(row["set"], row["document"], row["summary"]) and counts[row["set"]] != PAIRS[row["set"]]:
+            counts[row["set"]] += 1
+            kept.append(row)
+    rows = well_supported(kept, random.Random(1))
     shared = shared_with(held_out, rows)
     return [row for place, row in enumerate(rows) if place not in shared]
 
@@ -293,7 +305,7 @@ def main() -> None:
         raise SystemExit(f"{arguments.data} has none of the sets {names}, with or without .gz, .bz2 or .xz")
     generator = random.Random(0)
     train: list[dict[str, str]] = []
-    anew: list[dict[str, str]] = []  # of the same documents, what is read of them today
+    anew: list[dict[str, str]] = []  # documents as they are, to read them as today
     long: list[dict[str, str]] = []
     development: dict[str, list[dict[str, str]]] = {}
     texts: dict[str, str] = {}  # document -> part, each once
@@ -323,7 +335,7 @@ def main() -> None:
                 kept.append({**pair, "summary": summary})
         generator.shuffle(kept)
         train += kept[:most]
-        anew += random.Random(2).sample(entire, min(len(entire), most or len(entire)))
+        anew += entire
         domain = next((domain for domain, names in DOMAINS.items() if name in names), None)
         if domain is not None:
             development.setdefault(domain, []).extend(held)

@@ -11,10 +11,10 @@ Item = TypeVar("Item")
 # scripts that need no white space; a blank line.
 _CLOSERS = "\"'”’»)\\]」』）"  # noqa: RUF001
 _OPENERS = "\"'“„‘‚«(\\[¿¡"  # noqa: RUF001
-_STOPS = "。！？।॥۔؟"  # noqa: RUF001
+STOPS = "。！？।॥۔؟"  # noqa: RUF001
 # Marks in a row are read once, from the first on: the time is linear in the text.
 _END = re.compile(
-    rf"(?<![.!?…])[.!?…]++[{_CLOSERS}]*+(?=\s+[^\s\W\da-zß-öø-ÿ]|\s+[{_OPENERS}\d])|[{_STOPS}][{_CLOSERS}]*|\n\s*\n"
+    rf"(?<![.!?…])[.!?…]++[{_CLOSERS}]*+(?=\s+[^\s\W\da-zß-öø-ÿ]|\s+[{_OPENERS}\d])|[{STOPS}][{_CLOSERS}]*|\n\s*\n"
 )
 # Not after a single letter ("J. Smith"), a number in German and its like ("am 3. Mai"), or these.
 _NO_END = re.compile(

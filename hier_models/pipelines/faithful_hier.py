@@ -272,19 +272,22 @@ class FaithfulLogitsProcessor(LogitsProcessor):
 class NoDoubledWordLogitsProcessor(LogitsProcessor):
     """Takes the word away that was written just now, unless the document has it twice in a row: "further further".
 
-    Only a word that is one token: the first token of others is not the last one written.
+    Only a word that is one token; not one that begins a longer word of the document, as in "in inositol".
     """
 
     def __init__(self, word_pieces: WordPieces, sources: Sequence[Sequence[int]]) -> None:
         self.is_word = [bool(word) and begins for word, begins in word_pieces.ends]
-        self.doubled = [{first for first, second in pairwise(source) if first == second} for source in sources]
+        goes_on = {number for number, (word, begins) in enumerate(word_pieces.ends) if word and not begins}
+        self.may_follow = [
+            {one for one, after in pairwise(ids) if after == one or after in goes_on} for ids in sources
+        ]
 
     def __call__(self, input_ids: torch.LongTensor, scores: torch.FloatTensor) -> torch.FloatTensor:
         """Take each row's last word away."""
-        each = len(scores) // len(self.doubled)
+        each = len(scores) // len(self.may_follow)
         last = input_ids[:, -1:]
         doubles = [
-            number < len(self.is_word) and self.is_word[number] and number not in self.doubled[row // each]
+            number < len(self.is_word) and self.is_word[number] and number not in self.may_follow[row // each]
             for row, number in enumerate(last[:, 0].tolist())
         ]
         rows = torch.tensor(doubles, device=scores.device)[:, None]

@@ -4,15 +4,16 @@ import re
 import textwrap
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cache
 from itertools import accumulate, groupby, pairwise
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 from transformers.utils import logging
 
-from .chunking_hier import sentence_spans
+from .chunking_hier import STOPS, sentence_spans
 from .common_words_hier import COMMON_WORDS
 from .copied_words_hier import token_ends
 from .document_pipeline_hier import Example, as_text
@@ -22,7 +23,8 @@ from .sources_hier import letters_before, summary_spans
 
 logger = logging.get_logger(__name__)  # of queries
 
-ENDS, CLOSING = (".", "!", "?", "…"), "\"'”’)] "  # of sentences
+ENDS = (".", "!", "?", "…", *STOPS)  # of sentences
+CLOSING = "\"'”’“«»)]」』） \u00a0\u202f"  # what may stand behind: closing quotes of all languages  # noqa: RUF001
 LEAST_WORDS = 5  # of a sentence that stands alone
 ENOUGH = 128  # tokens of sentences, to read nothing else
 LEAST_REPEATED = 5  # tokens of a sentence that a page has once
@@ -118,10 +120,8 @@ def condense(
     room -= sum(sizes[place] for place in begins)
     if query:
         worth = relevance(sentences, query)
-    elif name == "turns":  # what is said of a sentence by its place and its words is true of what is written
-        worth = Words(sentences).centrality()
     else:
-        worth = salience(sentences, numbers if name == "documents" else None)
+        worth = worth_of(sentences, {"turns": "turn", "documents": "article"}.get(name), numbers)
     if name in ("turns", "documents") and not query:
         worth = sentences_first(worth, sentences, sizes)
     best = best_sentences(sentences, sizes, worth, room, no_choice.union(begins))
@@ -129,8 +129,8 @@ def condense(
     if name == "text":
         head = _joined(begins, sentences, paragraphs)
         return "\n\n".join([*head, *(sentences[place].strip() for place in best)])
-    texts = {number: " ".join(text for its, text in kept if its == number) for number in dict.fromkeys(dict(kept))}
-    return [{**value[number], "content": text} if name == "turns" else text for number, text in texts.items()]
+    texts = [(number, " ".join(text for _, text in own)) for number, own in groupby(kept, key=itemgetter(0))]
+    return [{**value[number], "content": text} if name == "turns" else text for number, text in texts]
 
 
 def only_sentences(text: str, count: Callable[[list[str]], list[int]], processor: Any = None) -> str:
@@ -277,6 +277,18 @@ def relevance(sentences: list[str], query: str) -> Any:
     words, asked = Words(sentences), Counter(WORD.findall(query.casefold()))
     own = words.likeness(np.array([float(asked[word]) for word in words.numbers]) * words.rareness)
     return np.convolve(own, _NEARBY)[2:-2] if sentences else own
+
+
+def worth_of(sentences: Sequence[str], block: str | None, numbers: Sequence[int] | None) -> Any:
+    """What sentences are worth to a summary, (sentences,), in blocks that are each a "turn" or "article" of a number.
+
+    What `salience` says of a sentence, by its place and its words, is true of what is written, not of what is said.
+    """
+    return (
+        Words(sentences).centrality()
+        if block == "turn"
+        else salience(sentences, numbers if block == "article" else None)
+    )
 
 
 def best_sentences(

@@ -117,7 +117,7 @@ class Words:
     """The words of sentences: an entry for each word of a sentence.
 
     Args:
-        sentences: Of a document, in order.
+        sentences: Of a document, in order, or the words of each.
 
     Attributes:
         rows: The sentence of each entry, (entries,).
@@ -127,8 +127,8 @@ class Words:
         weights: tf-idf of each entry, the length of a sentence's made 1, (entries,).
     """
 
-    def __init__(self, sentences: Sequence[str]) -> None:
-        counts = [Counter(WORD.findall(sentence.casefold())) for sentence in sentences]
+    def __init__(self, sentences: Sequence[str] | Sequence[Sequence[str]]) -> None:
+        counts = [Counter(WORD.findall(one.casefold()) if isinstance(one, str) else one) for one in sentences]
         self.size = len(counts)
         self.numbers = {word: number for number, word in enumerate(dict.fromkeys(chain.from_iterable(counts)))}
         self.rows = np.array([row for row, own in enumerate(counts) for _ in own], dtype=np.int64)
@@ -149,6 +149,13 @@ class Words:
     def likeness(self, values: Any) -> Any:
         """The product of each sentence's weights with values of words, (words,) → (sentences,)."""
         return self.sums(self.weights * values[self.words])
+
+    def shared(self, row: int, weights: Any) -> Any:
+        """The product of a sentence's weights with those of all sentences, (sentences,); weights of the entries."""
+        own = slice(*np.searchsorted(self.rows, [row, row + 1]))
+        values = np.zeros(len(self.numbers))
+        values[self.words[own]] = weights[own]
+        return self.sums(weights * values[self.words])
 
     def centrality(self) -> Any:
         """How much a sentence is like all others: Erkan and Radev (2004), LexRank, section 3.1, with no threshold."""

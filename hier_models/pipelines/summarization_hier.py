@@ -15,6 +15,7 @@ from .document_pipeline_hier import (
     Languages,
     Tensors,
     as_text,
+    evaluating,
     example_of,
     structure_of,
     total_length,
@@ -251,10 +252,12 @@ class SummarizationPipeline(SummaryRules):
         if not len(example):
             raise ValueError(f"`{name}` is empty, without a token of the tokenizer's: there is nothing to summarize.")
         if limit is not None and len(example) > limit:
+            is_set = max_source_length or self._task_params().get("max_source_length")
+            by = "`max_source_length`" if is_set else type(self.model).__name__
+            instead = "have the best of it read" if not (options or return_encoded_rows) else "have it cut at the end"
             raise ValueError(
-                f"The input is {len(example)} tokens long, more than the {limit} that "
-                f"{'`max_source_length`' if max_source_length else type(self.model).__name__} allows. Shorten it, or "
-                f"leave out truncation=False to have it cut at the end."
+                f"The input is {len(example)} tokens long, more than the {limit} that {by} allows. Shorten it, or "
+                f"leave out truncation=False to {instead}."
             )
         wanted = None
         if query is not None and (question is None or (limit is not None and tokens_of(example) > limit)):
@@ -554,7 +557,8 @@ class SummarizationPipeline(SummaryRules):
             ValueError: If the document is none.
         """
         document = {**input_, "query": None} if isinstance(input_, Mapping) else input_
-        example = self.preprocess(document, return_sources=True)["examples"]
+        settings = {**self._preprocess_params, "query": None, "paragraphs": 1, "return_sources": True}
+        example = self.preprocess(document, **settings)["examples"]
         longest = self._positions("decoder")
         if not summary.strip():
             return []
@@ -565,7 +569,8 @@ class SummarizationPipeline(SummaryRules):
         labels = labels if longest is None else labels[: longest - 1]
         start = getattr(self.model.config, "decoder_start_token_id", None) or 0
         ids = torch.tensor([[[start, *labels]]])  # (1, 1, target + 1)
-        found = self._looked_up([example], self._pad([example]), ids)
+        with evaluating(self.model):
+            found = self._looked_up([example], self._pad([example]), ids)
         shares = found["source_shares"][0, 0] if "source_shares" in found else None
         options = {"skip_special_tokens": True, "clean_up_tokenization_spaces": False}
         written = (labels, summary, self.tokenizer.decode(labels, **options))

@@ -166,7 +166,7 @@ class SummaryRules(DocumentPipeline):
     def _faithful_processors(
         self, examples: list[Example], config: GenerationConfig, common_words: Any, limits: list[int] | int | None
     ) -> list[LogitsProcessor]:
-        """What keeps a model to the words of these documents, and to common ones, each once."""
+        """What keeps a model to the words of these documents, and to common ones, in English none twice in a row."""
         words = COMMON_WORDS if common_words is None else common_words
         key = (words,) if isinstance(words, str) else tuple(words)
         if key not in self._word_pieces:
@@ -185,7 +185,6 @@ class SummaryRules(DocumentPipeline):
         values = (getattr(config, f"{name}_token_id", None) for name in ("pad", "bos", "eos", "decoder_start"))
         special = [n for value in values if value is not None for n in (value if isinstance(value, list) else [value])]
         pieces = self._word_pieces[key]
-        return [
-            NoDoubledWordLogitsProcessor(pieces, sources),
-            FaithfulLogitsProcessor(pieces, sources, documents, special, limits),
-        ]
+        faithful = FaithfulLogitsProcessor(pieces, sources, documents, special, limits)
+        # Other languages may double words: nous nous lavons.
+        return [NoDoubledWordLogitsProcessor(pieces, sources), faithful] if words is COMMON_WORDS else [faithful]

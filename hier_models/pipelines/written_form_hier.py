@@ -9,7 +9,7 @@ import functools
 import re
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 
@@ -74,10 +74,12 @@ class _Token(NamedTuple):
     weight: float
 
 
-def restore_written_form(text: str, document: str, learned: Any = None) -> str:
+def restore_written_form(text: str, document: str, learned: "WrittenForm | None" = None) -> str:
     """Write words and spaces as the document does, in the same surroundings if there are such; the rest by rules."""
-    forms, spaces, goes_on = learned or learn_written_form(document)
+    learned = learned or learn_written_form(document)
     tokens = list(_tokens(text))
+    learned.learn(token.key for token in tokens)
+    forms, spaces, goes_on = learned.forms, learned.spaces, learned.goes_on
     keys = ["", *(token.key for token in tokens), ""]
     written: list[str] = []
     begins = True
@@ -101,8 +103,8 @@ def restore_written_form(text: str, document: str, learned: Any = None) -> str:
         elif has_space is None or '"' in (before, key):
             has_space = _by_rule(two_before, before, key, token.has_space, open_quote)
         begins = begins and not (before in ENDS and key.isalnum() and not has_space)  # the ending of a file's name
-        if before == "." and goes_on[two_before, key]:  # an abbreviation, or the end behind a single letter
-            begins = goes_on[two_before, key] < 0
+        if before == "." and (times := goes_on.get((two_before, key))):  # an abbreviation, or behind a single letter
+            begins = times < 0
         if begins and key.isalnum() and before and not before.isalnum() and before not in ENDS:
             is_quoted = before == '"' and (not two_before or two_before in ENDS)
             begins = is_quoted or not (_most_common(forms, (before, key, after)) or "").islower()
@@ -158,42 +160,66 @@ def _key(form: str) -> str:
     return plain.lower() or form  # a mark of its own
 
 
-_Forms = dict[tuple[str | None, str, str | None], Counter[Any]]
-_Spaces = dict[tuple[str | None, str, str], Counter[bool]]
-_GoesOn = Counter[tuple[str, str]]  # of words on both sides of a full stop
+class WrittenForm:
+    """How a document writes words, alone and beside others, and whether it puts a space between two.
+
+    It is learned of a word when that is asked for the first time: few of a long document's are.
+
+    Attributes:
+        forms: What stands how often for (word before, word, word after), where None is any.
+        spaces: Whether a space stands how often before a word, by the two words before it and the word.
+        goes_on: Of words on both sides of a full stop, how much more often the latter has no capital, as after an
+            abbreviation.
+    """
+
+    def __init__(self, document: str) -> None:
+        self.forms: dict[tuple[str | None, str, str | None], Counter[str]] = {}
+        self.spaces: dict[tuple[str | None, str, str], Counter[bool]] = {}
+        self.goes_on: dict[tuple[str, str], int] = {}
+        self._tokens = list(_tokens(document))
+        self._places: dict[str, list[int]] = defaultdict(list)
+        for place, token in enumerate(self._tokens):
+            self._places[token.key].append(place)
+
+    def learn(self, words: Iterable[str]) -> None:
+        """Learn how these are written, as an uncased tokenizer has them."""
+        for key in set(words) & self._places.keys():
+            self._learn(key)
+            self._places.pop(key, None)  # after it, as another thread may ask for the same
+
+    def _learn(self, key: str) -> None:
+        forms: Any = defaultdict(Counter)
+        spaces: dict[tuple[str | None, str, str], Counter[bool]] = defaultdict(Counter)
+        goes_on: Counter[tuple[str, str]] = Counter()
+        initial: Counter[str] = Counter()
+        for place in self._places.get(key, ()):
+            token = self._tokens[place]
+            two_before, before = (self._tokens[place - back].key if place >= back else "" for back in (2, 1))
+            after = self._tokens[place + 1].key if place + 1 < len(self._tokens) else ""
+            for further in (two_before, None):
+                spaces[further, before, key][token.has_space] += 1
+            if before == ".":
+                left = self._tokens[place - 2].form if place > 1 else ""
+                is_abbreviated = token.form.islower() and _ABBREVIATED.fullmatch(left)
+                goes_on[two_before, key] += bool(is_abbreviated) - token.form[0].isupper()
+            if token.begins and token.form[0].isupper() and not token.form[1:2].isupper():
+                initial[token.form] += 1
+                continue
+            for one in (before, None):
+                for other in (after, None):
+                    forms[one, key, other][token.form] += token.weight
+        # Only at beginnings of sentences: a name, if it is there again and again, and no common word.
+        if not forms and key not in COMMON:
+            forms[None, key, None] = initial
+        self.forms.update(forms)
+        self.spaces.update(spaces)
+        self.goes_on.update(goes_on)
 
 
 @functools.lru_cache(maxsize=1)  # several summaries of a document are restored one after the other
-def learn_written_form(document: str) -> tuple[_Forms, _Spaces, _GoesOn]:
-    """How the document writes words, alone and beside others, and whether it puts a space between two.
-
-    And how much more often it goes on with a small letter behind a full stop, as after an abbreviation.
-    """
-    forms: _Forms = defaultdict(Counter)
-    spaces: _Spaces = defaultdict(Counter)
-    goes_on: _GoesOn = Counter()
-    tokens = list(_tokens(document))
-    initial: dict[str, Counter[str]] = defaultdict(Counter)
-    for place, token in enumerate(tokens):
-        before = tokens[place - 1].key if place else ""
-        after = tokens[place + 1].key if place + 1 < len(tokens) else ""
-        two_before = tokens[place - 2].key if place > 1 else ""
-        for further in (two_before, None):
-            spaces[further, before, token.key][token.has_space] += 1
-        if before == ".":
-            is_abbreviated = place > 1 and token.form.islower() and _ABBREVIATED.fullmatch(tokens[place - 2].form)
-            goes_on[two_before, token.key] += bool(is_abbreviated) - token.form[0].isupper()
-        if token.begins and token.form[0].isupper() and not token.form[1:2].isupper():
-            initial[token.key][token.form] += 1
-            continue
-        for left in (before, None):
-            for right in (after, None):
-                forms[left, token.key, right][token.form] += token.weight  # type: ignore[assignment]
-    for key, counts in initial.items():
-        # Only at beginnings of sentences: a name, if it is there again and again, and no common word.
-        if (None, key, None) not in forms and key not in COMMON:
-            forms[None, key, None] += counts
-    return forms, spaces, goes_on
+def learn_written_form(document: str) -> WrittenForm:
+    """How the document writes its words."""
+    return WrittenForm(document)
 
 
 def _most_common(counters: Mapping[Any, Counter[Any]], *contexts: Any) -> Any:

@@ -399,6 +399,25 @@ def test_no_word_is_written_twice_in_a_row_unless_the_document_has_it_so():
     assert torch.equal(processor(torch.full((4, 2), far), ended), ended)
 
 
+def test_a_word_may_begin_one_that_begins_alike():
+    tokenizer = _word_piece("in", "##osi", "##tol", "is")
+    words = WordPieces(tokenizer, [])
+    sources = [tokenizer("it is in inositol")["input_ids"], tokenizer("inositol")["input_ids"]]
+    processor = NoDoubledWordLogitsProcessor(words, sources)
+    scores = processor(torch.tensor([[5], [5]]), torch.zeros(2, len(tokenizer)))
+    assert (scores == 0).all()
+
+
+def test_words_may_be_doubled_in_other_languages():
+    tokenizer = _word_piece("far", "and", ",")
+    model = _bart(tokenizer)
+    torch.nn.init.zeros_(model.final_logits_bias)
+    model.final_logits_bias[0, 5] = 100.0
+    summarize = pipeline("summarization", model, tokenizer=tokenizer, faithful=True, max_new_tokens=8)
+    [record] = summarize("far and far , and far", common_words=["and"])
+    assert record["summary_text"].lower() == " ".join(["far"] * 7)
+
+
 def test_a_summary_doubles_no_word():
     tokenizer = _word_piece("far", "and", ",")
     model = _bart(tokenizer)

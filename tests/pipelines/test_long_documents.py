@@ -290,6 +290,27 @@ def test_the_best_sentences_are_kept_as_long_as_there_is_room():
     assert best_sentences(sentences, [9] * 5, worth, 8) == best_sentences([], [], np.array([]), 8) == []
 
 
+@pytest.mark.parametrize(
+    ("sentences", "heading"),
+    [
+        (["Er kam erst am späten Abend an.", "Sie sagte: „Das ist gar nicht gut.“"], "Was geschah"),
+        (["Il est arrivé très tard le soir.", "Elle a dit : « Ce n’est pas bien. »"], "Ce qui arriva"),
+        (["वह शाम को बहुत देर से आया।", "उसने कहा कि यह ठीक नहीं है।"], "क्या हुआ"),
+    ],
+)
+def test_sentences_of_other_languages_have_ends_too(sentences, heading):
+    for sentence in sentences:
+        text = f"{heading}\n\n" + "\n\n".join([sentence] * 30)
+        assert only_sentences(text, count) == "\n\n".join([sentence] * 30)
+
+
+@pytest.mark.parametrize("text", ["Er kam an. Sie sagte: „Das ist gut.“", "今天天气很好。我们去公园。"])
+def test_the_last_sentence_is_finished_in_other_languages(summarize_lengths, text):
+    assert summarize_lengths._whole_sentences(text, one=False) == len(text)
+    half = text.rstrip(".。“")
+    assert 0 < summarize_lengths._whole_sentences(half, one=False) < len(half)
+
+
 def test_sequences_are_those_of_the_whole_document(summarize):
     text = " ".join(DOCUMENTS * 4)
     records = summarize(text, num_beams=3, num_return_sequences=3, **LENGTH)

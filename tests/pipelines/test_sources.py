@@ -120,6 +120,18 @@ def test_the_end_that_is_not_read_is_no_source(summarize):
     assert {source["text"] for source in sources} <= {BEES[a:b] for a, b in sentence_spans(BEES)[:2]}
 
 
+def test_sources_of_given_summaries_are_as_the_pipeline_was_set_up(tiny_model, processor):
+    given = {"truncation": True, "max_source_length": 12}
+    summarize = pipeline("summarization", model=tiny_model, processor=processor, **given)
+    found = [sentence["sources"] for sentence in summarize.find_sources(BEES, "Bees dance. It is far.")]
+    texts = {source["text"] for sources in found for source in sources}
+    assert texts <= {BEES[a:b] for a, b in sentence_spans(BEES)[:2]}
+    tiny_model.train()
+    again = [sentence["sources"] for sentence in summarize.find_sources(BEES, "Bees dance. It is far.")]
+    assert again == found  # without dropout
+    assert tiny_model.training
+
+
 def test_copied_and_sources_in_one_call(summarize):
     if not getattr(summarize.model.config, "use_copy", False):
         pytest.skip("does not copy")

@@ -170,6 +170,10 @@ function condense(spans, text, room, count, settings, common) {
   return [joined(begins.map((place) => parts[place])), ...own.map((place) => parts[place].text)].filter(Boolean);
 }
 
+// The end of a sentence, with what may stand behind it.
+const CLOSERS = /["'”’“«»)\]」』） \u00a0\u202f]+$/u;
+const hasEnd = (text, ends = /[.!?…。！？।॥۔؟]$/u) => ends.test(text.replace(CLOSERS, ""));
+
 // Of a sentence that stands alone, words; and tokens of sentences, to read nothing else.
 const LEAST_WORDS = 5, ENOUGH = 128;
 
@@ -177,7 +181,7 @@ const LEAST_WORDS = 5, ENOUGH = 128;
 function noSentences(parts) {
   const places = [...parts.keys()];
   const isLong = (place) => parts[place].text.split(/\s+/).length >= LEAST_WORDS;
-  const isEnded = (place) => (isLong(place) ? /[.!?…:]["'”’)\] ]*$/u : /[.!?…]["'”’)\] ]*$/u).test(parts[place].text);
+  const isEnded = (place) => hasEnd(parts[place].text) || (isLong(place) && hasEnd(parts[place].text, /:$/));
   const sum = (own) => own.reduce((total, place) => total + parts[place].size, 0);
   const ended = places.filter(isEnded), whole = new Set(ended.filter(isLong));
   if (sum([...whole]) < Math.min(ENOUGH, sum(places) / 2)) return { leftOut: new Set(), noChoice: new Set() };
@@ -373,7 +377,8 @@ class WordPieces {
 class Faithful {
   constructor(pieces, source, document, special) {
     this.pieces = pieces;
-    this.doubled = new Set(source.filter((id, place) => id === source[place - 1]));
+    const goesOn = (id) => { const [word, begins] = pieces.ends[id] ?? []; return word && !begins; };
+    this.mayFollow = new Set(source.filter((id, place) => id === source[place + 1] || goesOn(source[place + 1])));
     const all = new Set(pieces.joined(document).match(new RegExp(WORD, "gu"))), signs = new Set(pieces.joined(document));
     this.words = new Words((pieces.joined(source).match(new RegExp(WORD, "gu")) ?? []).filter((word) => all.has(word)));
     const read = new Set([...pieces.joined(source)].filter((sign) => signs.has(sign)));
@@ -396,7 +401,7 @@ class Faithful {
   /** Change scores in place; `left` tokens may follow the next one. */
   filter(ids, scores, left) {
     const last = ids.at(-1), [end, isWhole] = this.pieces.ends[last] ?? ["", false];
-    if (end && isWhole && !this.doubled.has(last)) scores[last] = Math.min(scores[last], -1e4);
+    if (end && isWhole && !this.mayFollow.has(last)) scores[last] = Math.min(scores[last], -1e4);
     let word = "";
     for (let n = ids.length - 1, begins = false; n >= Math.max(0, ids.length - 100) && !begins; n--) {
       const end = this.pieces.ends[ids[n]];
@@ -648,7 +653,7 @@ export class Summarizer {
     const page = [], seen = new Set();
     for (const ids of paragraphs) {
       const tokens = ids.filter((id) => !this.tokenizer.special.has(id)), cuts = [0];
-      tokens.forEach((id, place) => { if (/[.!?…]$/.test(this.tokenizer.decode([id]))) cuts.push(place + 1); });
+      tokens.forEach((id, place) => { if (hasEnd(this.tokenizer.decode([id]))) cuts.push(place + 1); });
       const rest = cuts.length > least ? this.tokenizer.decode(tokens.slice(cuts.at(-1))) : "";
       if (!rest.replace(CLOSERS, "")) cuts.push(tokens.length);
       for (let n = 1; n < cuts.length; n++) {
@@ -683,13 +688,11 @@ export class Summarizer {
   /** The whole sentences of a summary, or the first, if that is all there is or is wanted. */
   wholeSentences(text, one) {
     const spans = this.sentences(text);
-    const unfinished = spans.length > 1 && !/[.!?…]$/.test(text.slice(0, spans.at(-1)[1]).replace(CLOSERS, ""));
+    const unfinished = spans.length > 1 && !hasEnd(text.slice(0, spans.at(-1)[1]));
     const kept = one ? spans.slice(0, 1) : unfinished ? spans.slice(0, -1) : spans;
     return kept.length ? text.slice(0, kept.at(-1)[1]) : text;
   }
 }
-
-const CLOSERS = /["'”’)\] ]+$/;
 
 function best(scores) {
   let at = 0;
