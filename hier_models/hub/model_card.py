@@ -3,6 +3,7 @@
 import ast
 import dataclasses
 import math
+import os
 import sys
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -125,7 +126,7 @@ def model_card(model: Any, details: CardDetails, *, source: str, code: Iterable[
         sizes={"parameters": f"{model.num_parameters():,}", **_sizes(config)},
         datasets=datasets,
         # Of a folder here only the name: nobody else has its path.
-        started_from=Path(base).name if base and Path(base).exists() else base or NOT_GIVEN,
+        started_from=Path(base).name if base and os.path.exists(base) else base or NOT_GIVEN,
         generation=_generation(model),
         positions=_positions(config, task if generates else None),
         not_given=NOT_GIVEN,
@@ -141,7 +142,16 @@ def card_details(card: CardDetails | Mapping[str, Any] | None) -> CardDetails:
     known = [item.name for item in dataclasses.fields(CardDetails)]
     if unknown := [name for name in card if name not in known]:
         raise ValueError(f"`card` has unknown entries {unknown}; it can have {', '.join(known)}.")
-    return CardDetails(**card)
+    given = {name: value for name, value in card.items() if value is not None}  # of a file, an entry that is empty
+    if isinstance(given.get("tags"), str):
+        given["tags"] = [given["tags"]]
+    for name in ("hyperparameters", "metrics"):
+        if not isinstance(given.get(name, {}), Mapping):
+            raise ValueError(f"`card` needs names and values as {name}, got {given[name]!r}.")
+    for name, value in given.get("metrics", {}).items():
+        if not isinstance(value, int | float):
+            raise ValueError(f"`card` needs a number for each of the metrics, got {value!r} for {name}.")
+    return CardDetails(**given)
 
 
 def _hyperparameters(args: Any) -> dict[str, Any]:

@@ -177,8 +177,12 @@ class Batcher:
             part |= {"start": part["start"] - spaces, "end": part["end"] - spaces}
         if "sources" in record:
             answer["document"] = self.pipe.running_text(job.document)
-        if job.heatmap and answer["summary"]:
-            answer["heatmap"] = self._heatmap(job, example, answer["summary"])
+        if job.heatmap and answer["summary"] and not job.abandoned:
+            try:
+                answer["heatmap"] = self._heatmap(job, example, answer["summary"])
+            except Exception:  # of memory, for example: the summary is there all the same
+                logger.exception("A heatmap failed.")
+                answer["heatmap"] = None
         return answer
 
     def _heatmap(self, job: Job, example: Any, summary: str) -> str | None:

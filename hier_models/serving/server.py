@@ -23,6 +23,7 @@ from fastapi.responses import HTMLResponse, JSONResponse, StreamingResponse
 from fastapi.security import HTTPBearer
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from starlette.requests import ClientDisconnect
 
 from ..data.document_files import INSTEAD, decoded, read_document
 from ..data.record_readers import DATA_SUFFIXES, DOCUMENT_SUFFIXES, TEXT_SUFFIXES
@@ -303,6 +304,8 @@ async def _read(limits: Limits, request: Request) -> Asked:
             return Asked.model_validate(await _form(request, limits))
     except ValidationError as error:
         raise HTTPException(422, _explained(error)) from None
+    except ClientDisconnect:
+        raise HTTPException(499, "The client is gone.") from None
     raise HTTPException(
         415, "Send JSON (Content-Type: application/json) or a form with a text file (curl -F file=@…)."
     )

@@ -373,6 +373,21 @@ def test_summaries_are_as_long_as_those_of_python(in_node, mini, monkeypatch: py
     assert len({len(summary) for summary in found}) > 4
 
 
+def test_tokens_that_were_added_need_not_stand_in_the_vocabulary(in_node, mini):
+    """As `add_special_tokens` leaves them, for example those of lengths."""
+    backend = json.loads(mini[1].tokenizer.backend_tokenizer.to_str())
+    lengths = {piece: backend["model"]["vocab"].pop(piece) for piece in ("[line]", "[short]", "[long]")}
+    assert lengths.items() <= {token["content"]: token["id"] for token in backend["added_tokens"]}.items()
+    code = """(() => {
+        const tokenizer = new own.Tokenizer(JSON.parse(given.tokenizer));
+        const { pieces } = new own.Summarizer(null, {}, tokenizer, given.settings);
+        return [tokenizer.decode([given.begins, ...tokenizer.encode("Bees fly.")]), pieces.ends[given.begins]];
+    })()"""
+    settings = {**browser_page._settings(*mini), "faithful": True}
+    found = in_node(code, settings=settings, tokenizer=json.dumps(backend), begins=lengths["[short]"])
+    assert found == ["bees fly.", ["", False]]
+
+
 def test_a_page_has_the_sentences_of_pythons(in_node, mini):
     _, processor = mini
     tokenizer = processor.tokenizer

@@ -419,6 +419,15 @@ def test_card_says_what_is_given(tiny_model, processor, tmp_path):
     assert "Not given" not in card.text
 
 
+def test_the_card_may_have_empty_entries_and_long_ones(tiny_model, processor, tmp_path):
+    """As files of YAML have them: `metrics:` with nothing behind it, one tag without a list."""
+    card = {"metrics": None, "tags": "news", "hyperparameters": None, "base_model": "a model of " + "long " * 80}
+    folder = hier_models.export(tiny_model, processor, tmp_path / "tiny", card=card)
+    card = ModelCard.load(folder / "README.md")
+    assert card.data.tags == ["hier_models", "hat_bart", "news"]
+    assert "a model of long long" in card.content
+
+
 def test_card_of_a_training_folder_names_no_path(tiny_model, processor, tmp_path):
     start = tmp_path / "start"
     start.mkdir()
@@ -482,6 +491,14 @@ def test_what_cannot_be_exported(tiny_model, processor, tokenizer, tmp_path):
         ValueError, match=r"unknown entries \['licence'\]; it can have name, language"
     ):  # typos: ignore
         hier_models.export(tiny_model, processor, tmp_path, card={"licence": "mit"})  # typos: ignore
+
+    for card, says in (
+        ({"metrics": {"rouge1": "0.41"}, "evaluated_on": "SAMSum"}, "a number for each of the metrics, got '0.41'"),
+        ({"metrics": 0.41}, "names and values as metrics, got 0.41"),
+        ({"hyperparameters": "many"}, "names and values as hyperparameters, got 'many'"),
+    ):
+        with pytest.raises(ValueError, match=says):
+            hier_models.export(tiny_model, processor, tmp_path, card=card)
 
     class Unknown(type(tiny_model)):
         pass

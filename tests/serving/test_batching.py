@@ -153,6 +153,17 @@ def test_a_fault_is_of_the_one_who_has_it(caplog: pytest.LogCaptureFixture):
     assert desk.finish()[-1] == ("again", "error", {"status": 422, "detail": "`length` must be known."})
 
 
+def test_a_summary_stays_where_its_heatmap_fails(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture):
+    def no_memory(*_: Any) -> str:
+        raise RuntimeError("a secret")
+
+    monkeypatch.setattr(Batcher, "_heatmap", no_memory)
+    desk = Desk()
+    desk.batcher.submit(Job({"text": "good"}, {}, lambda *event: desk.told.append(event), heatmap=True))
+    assert desk.finish() == [("summary", {"summary": "good", "heatmap": None})]
+    assert "a secret" in caplog.text
+
+
 @pytest.mark.parametrize(
     ("first", "seen"),
     [

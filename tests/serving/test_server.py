@@ -13,6 +13,7 @@ from typing import Any
 
 import httpx
 import pytest
+from fastapi import HTTPException
 from transformers import pipeline
 
 from hier_models.data.document_files import FileDocument
@@ -98,6 +99,17 @@ def test_a_file_is_uploaded(server: Running, tmp_path: Path):
             answer = client.post("/summarize", **request)
             assert answer.status_code == 422, answer.text
             assert says in answer.json()["detail"]
+
+
+@pytest.mark.parametrize("kind", ["application/json", "multipart/form-data; boundary=x"])
+def test_a_client_that_goes_while_it_sends(kind: str):
+    async def gone() -> dict[str, str]:
+        return {"type": "http.disconnect"}
+
+    scope = {"type": "http", "method": "POST", "headers": [(b"content-type", kind.encode())]}
+    with pytest.raises(HTTPException) as raised:
+        asyncio.run(app_of_server._read(app_of_server.Limits(), app_of_server.Request(scope, gone)))
+    assert raised.value.status_code == 499
 
 
 def test_a_file_that_takes_too_long_to_read(monkeypatch: pytest.MonkeyPatch):

@@ -65,6 +65,7 @@ export class Tokenizer {
     this.prefix = model.continuing_subword_prefix;
     this.most = model.max_input_chars_per_word;
     this.unknown = this.ids.get(model.unk_token);
+    for (const { id, content } of added_tokens) this.pieces[id] ??= content; // which the vocabulary may not have
     this.special = new Set(added_tokens.filter((token) => token.special).map((token) => token.id));
     this.known = new Map();
   }
@@ -99,6 +100,7 @@ export class Tokenizer {
   text(id) {
     const piece = this.pieces[id];
     if (this.special.has(id)) return null;
+    if (!this.ids.has(piece)) return piece;
     return piece.startsWith(this.prefix) ? piece.slice(this.prefix.length) : ` ${piece}`;
   }
 
