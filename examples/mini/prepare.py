@@ -7,8 +7,8 @@ and perhaps a `title`, in itself or in `pairs/`; beside them `scitldr_a`, `propo
 examples/experiments/README.md describes them. A set that is not there is left out, and said to be. All of them may be
 trained on and their model given away: data for non-commercial use have no place here.
 
-Of a long document a pair has its beginning, and the sentences that are most like all others; in the last file,
-`read.jsonl`, what the pipeline reads of it today (salience.py). A pair is trained on if what its summary says stands
+Of a long document a pair has its beginning, and the sentences that are most like all others: what mini read when it
+was trained. The pipeline chooses better ones today (salience.py). A pair is trained on if what its summary says stands
 there, for the most part.
 
 Parts are divided by document: rows of one title, paper or story are all in one part, whichever set they are in.
@@ -21,7 +21,6 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from itertools import accumulate, pairwise
-from multiprocessing import Pool
 from pathlib import Path
 
 from tqdm import tqdm
@@ -30,7 +29,7 @@ from hier_models.data.overlap import find_overlaps
 from hier_models.data.record_readers import COMPRESSION_SUFFIXES, read_records
 from hier_models.models.sentence_splitting import split_sentences
 from hier_models.models.summary_lengths import length_of
-from hier_models.pipelines.long_documents_hier import best_sentences, condense, only_sentences
+from hier_models.pipelines.long_documents_hier import best_sentences
 from hier_models.pipelines.salience_hier import Words
 from hier_models.training.evaluation import write_json_lines
 
@@ -77,7 +76,6 @@ DEVELOPMENT = 25  # one document in so many
 READ = 370  # words of a document that a summary has to be learned from: what fits into 512 tokens
 BEGINNING = 190  # of these, words of its beginning, in whole sentences
 SENTENCE = range(5, 81)  # words of a sentence that may be central
-ROOMS = (180, 270, READ)  # words of a document that the pipeline reads: fewer, too, since they are better chosen
 LEAST_FACTS, LEAST_WORDS = 0.7, 0.6  # shares of a summary's names and numbers, and of its words, that stand there
 LAST_FACTS, LAST_WORDS = 0.95, 0.72  # in the last stage
 MOST_LINES, MOST_EXTRACTS = 1300, 250  # in the last stage: in all, and of a set
@@ -88,12 +86,6 @@ MOST_SENTENCES, LEAST_F1 = 8, 0.2  # of an extract
 TITLES, KEPT_TITLES, KEPT_SUMMARIES = ("acl_titles", "advisory_titles", "meqsum", "scitldr_a"), 0.5, 0.3
 WORD = re.compile(r"[^\W_]+")
 SENTENCE_END = re.compile(r"[.!?][\"')\]]*\s+$")
-
-
-class English:
-    """Splits sentences as the model's processor does."""
-
-    split_sentences = staticmethod(split_sentences)
 
 
 def is_supported(
@@ -131,25 +123,6 @@ def condensed(document: str) -> str:
     own = [sentences[place] for place in later]
     central = best_sentences(own, [sizes[place] for place in later], Words(own).centrality(), room)
     return "\n".join([" ".join(sentences[:first]), *(sentences[later[place]] for place in central)]).strip()
-
-
-def as_read(row: dict[str, str]) -> dict[str, str]:
-    """A pair, with what the pipeline reads of its document: one of `ROOMS`, or more, till its summary is there."""
-    rooms = ROOMS[random.Random(len(row["whole"])).randrange(len(ROOMS)) :]
-    for room in rooms:
-        read = _condensed_today(row["whole"], room)
-        if is_supported(row["set"], read, row["summary"], LAST_FACTS, LAST_WORDS):
-            break
-    return {**row, "document": read}
-
-
-def _condensed_today(document: str, room: int) -> str:
-    def count(texts: list[str]) -> list[int]:
-        return [len(text.split()) for text in texts]
-
-    if len(document.split()) <= room:
-        return only_sentences(document, count, English)
-    return condense("text", document, room, count, English)
 
 
 def is_for_long(row: dict[str, str]) -> bool:
@@ -253,22 +226,6 @@ def well_supported(train: list[dict[str, str]], generator: random.Random) -> lis
     return rows
 
 
-def read_today(train: list[dict[str, str]], held_out: list[dict[str, str]]) -> list[dict[str, str]]:
-    """The pairs after the last stage's, which are like those, without what held-out documents share."""
-    with Pool() as pool:
-        read = pool.imap(as_read, train, chunksize=16)
-        rows = list(tqdm(read, total=len(train), desc="read", disable=None))
-    kept: list[dict[str, str]] = []
-    counts: Counter[str] = Counter()
-    for row in random.Random(2).sample(rows, len(rows)):
-        if is_supported(row["set"], row["document"], row["summary"]) and counts[row["set"]] != PAIRS[row["set"]]:
-            counts[row["set"]] += 1
-            kept.append(row)
-    rows = well_supported(kept, random.Random(1))
-    shared = shared_with(held_out, rows)
-    return [row for place, row in enumerate(rows) if place not in shared]
-
-
 def _units(text: str) -> Counter[tuple[str, ...]]:
     words = [word.casefold() for word in WORD.findall(text)]
     return Counter([*((word,) for word in words), *pairwise(words)])
@@ -305,14 +262,12 @@ def main() -> None:
         raise SystemExit(f"{arguments.data} has none of the sets {names}, with or without .gz, .bz2 or .xz")
     generator = random.Random(0)
     train: list[dict[str, str]] = []
-    anew: list[dict[str, str]] = []  # documents as they are, to read them as today
     long: list[dict[str, str]] = []
     development: dict[str, list[dict[str, str]]] = {}
     texts: dict[str, str] = {}  # document -> part, each once
     for name, most in PAIRS.items():
         kept: list[dict[str, str]] = []
         held: list[dict[str, str]] = []
-        entire: list[dict[str, str]] = []
         for row in read(arguments.data, name):
             part = "validation" if is_development(row["key"]) else "train"
             texts[row["document"]] = part
@@ -329,13 +284,11 @@ def main() -> None:
                 begins = " ".join(pair["document"].split()[:READ_LONG])
                 if is_supported(name, begins, row["summary"], LAST_FACTS, LAST_WORDS):
                     long.append({**pair, "summary": summary})
-            entire.append({**pair, "summary": summary})
             pair["document"] = condensed(pair["document"])
             if is_supported(name, pair["document"], row["summary"]):
                 kept.append({**pair, "summary": summary})
         generator.shuffle(kept)
         train += kept[:most]
-        anew += entire
         domain = next((domain for domain, names in DOMAINS.items() if name in names), None)
         if domain is not None:
             development.setdefault(domain, []).extend(held)
@@ -366,7 +319,6 @@ def main() -> None:
             whole = [row for row in kept if is_for_long(row)]
             long_parts["validation"] += whole[: -LONG[domain]][-50:]
             long_parts["test"] += whole[-LONG[domain] :]
-    write(arguments.output / "pairs" / "read.jsonl", read_today(anew, held_out))
     generator.shuffle(long)
     write(arguments.output / "pairs" / "long_train.jsonl", long)
     for name, its_parts, its_train in (("compared", parts, last), ("long", long_parts, long)):

@@ -1,6 +1,6 @@
 """Put a trained checkpoint into the package as `mini`: weights in bfloat16, settings of the generation, tokenizer.
 
-    python examples/mini/ship.py runs/mini/read --mean FOLDER --texts experiments/mini/warm_up/train.jsonl
+    python examples/mini/ship.py runs/mini/last --mean FOLDER --texts experiments/mini/warm_up/train.jsonl
 
 With `--mean`, what is kept is the mean of two models' weights, one of which was trained from the other. Of the word
 pieces the commonest of the texts stay, as many as fit into 60 MB; others are put together from them. After it, `hier-

@@ -226,22 +226,6 @@ def test_sets_are_read_as_they_are_compressed(
         list(prepare.read(tmp_path, "digitalgov"))
 
 
-def test_a_document_is_read_as_the_pipeline_does_where_its_summary_stands(prepare: ModuleType) -> None:
-    words = [WORDS[place : place + 3] for place in range(60)]
-    sentences = [f"The {a} {b} of the {c} has {a}{b} and {b}{c} in it." for a, b, c in words]
-    held = f"{text('held')} {text('other')}"
-    rows = [
-        {"set": "digitalgov", "whole": " ".join(sentences), "summary": sentences[1]},
-        {"set": "digitalgov", "whole": "It is short.", "summary": "It is short."},
-        {"set": "digitalgov", "whole": held, "summary": held.split(".")[0]},
-    ]
-    read = {row["summary"]: row["document"] for row in prepare.read_today(rows, [{"document": held, "summary": "A."}])}
-    assert read.pop("It is short.") == "It is short."
-    [(summary, document)] = read.items()  # not what is held out
-    assert summary == sentences[1] in document
-    assert len(document.split()) in range(100, prepare.ROOMS[-1] + 1)
-
-
 @pytest.mark.parametrize("there", [False, True], ids=["no folder", "no set"])
 def test_a_wrong_folder_leaves_what_was_written(
     prepare: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, there: bool
