@@ -1,6 +1,7 @@
 """Summaries by onnxruntime, with numpy in place of torch: greedy, one document at a time."""
 
 import json
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -53,12 +54,15 @@ class OnnxSummarizer:
 
     def __call__(self, text: str, **settings: Any) -> str:
         """Summarize a text; the settings are those of `generate`."""
+        inputs = self._processor(text=[text], truncation=True, return_tensors="np")
+        ids = self.generate(**inputs, **settings)
+        return str(self._processor.decode(ids, skip_special_tokens=True)).strip()
+
+    @cached_property
+    def _processor(self) -> Any:
         from transformers import AutoProcessor
 
-        processor = AutoProcessor.from_pretrained(self.folder)
-        inputs = processor(text=[text], truncation=True, return_tensors="np")
-        ids = self.generate(**inputs, **settings)
-        return str(processor.decode(ids, skip_special_tokens=True)).strip()
+        return AutoProcessor.from_pretrained(self.folder)
 
     def generate(
         self,

@@ -71,10 +71,10 @@ class SummarizationPipeline(SummaryRules):
     Where the tokenizer is uncased, as BERT's, a summary is given back its document's capitals, accents and spaces.
 
     With `faithful=True`, numbers, names and rare words are written only if the document has them, in the part that the
-    model reads. Some thousand common English words are always allowed, and no word twice in a row that is not so in the
-    document; for other languages, or other kinds of texts, `common_words` names them. A checkpoint sets both in its config, `model.config.task_specific_params =
-    {"summarization": {"faithful": True}}`, or as attributes of a generation config that was not made from its config
-    (Transformers drops them from one that was).
+    model reads. Some thousand common English words are always allowed, and none twice in a row that is not so in the
+    document; for other languages, or other kinds of texts, `common_words` names them. A checkpoint sets both in its
+    config, `model.config.task_specific_params = {"summarization": {"faithful": True}}`, or as attributes of a
+    generation config that was not made from its config (Transformers drops them from one that was).
 
     Generation settings are those of `model.generation_config`, then those in the config's `task_specific_params` that
     it leaves open. Arguments of the call come before both. If nobody sets a length, a summary ends after 256 tokens.

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -49,7 +50,7 @@ class Job:
     arrived: float = field(default_factory=time.monotonic)
     abandoned: bool = False
 
-    @property
+    @cached_property
     def size(self) -> int:
         """Characters."""
         [parts] = [value for name, value in self.document.items() if name not in BESIDES]

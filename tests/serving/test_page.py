@@ -120,10 +120,26 @@ def test_files(server: Running, visit, tmp_path: Path):
         ("other.jsonl", b'{"title": "One."}\n', "line 1: A record needs one of"),
         ("empty.jsonl", b"\n", "has no documents"),
         ("paper.txt", b"\xff\xfe", "is no text in UTF-8"),
+        ("turns.jsonl", b'{"turns": "Ann: Hi."}\n', "line 1: turns must be a list"),
     ):
         (tmp_path / name).write_bytes(content)
         page.set_input_files("#file", tmp_path / name)
         page.locator("#status.error", has_text=says).wait_for()
+    for name, says in (("notes.rtf", "save it as .docx or .pdf"), ("rows.csv", "are documents of their own")):
+        (tmp_path / name).write_text("One, two.")
+        page.set_input_files("#file", tmp_path / name)
+        done(page, f"{name} will be read by the server")
+        page.click("#go")
+        page.locator("#status.error", has_text=says).wait_for()
+    (tmp_path / "bees.markdown").write_text(f"# Bees\n\n{DOCUMENTS[1]}")
+    page.set_input_files("#file", tmp_path / "bees.markdown")
+    page.click("#go")
+    done(page)
+    assert "#" not in page.locator("#document").text_content()
+    page.evaluate("Object.defineProperty(navigator, 'clipboard', { value: undefined })")  # as over HTTP from elsewhere
+    page.click("#copy")
+    done(page, "Selected. Copy it with Ctrl+C.")
+    assert page.evaluate("getSelection().toString()") == page.locator("#summary").text_content()
 
 
 def test_dialogues_and_mistakes(server: Running, visit):
