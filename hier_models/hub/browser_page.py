@@ -78,7 +78,7 @@ def export_page(
 def _settings(model: Any, processor: Any) -> dict[str, Any]:
     """What the scripts are told, beside the settings of `generate`."""
     tokenizer: Any = getattr(processor, "tokenizer", None)
-    backend = getattr(tokenizer, "backend_tokenizer", None)
+    backend: Any = getattr(tokenizer, "backend_tokenizer", None)
     kinds = [type(part).__name__ for part in (getattr(backend, name, None) for name in ("model", "normalizer"))]
     config = model.config
     if config.model_type != "hat_bart" or config.num_segments or kinds != ["WordPiece", "BertNormalizer"]:
@@ -90,7 +90,7 @@ def _settings(model: Any, processor: Any) -> dict[str, Any]:
         raise ValueError("a page is for an uncased tokenizer, as that of mini; this one keeps capitals.")
     summarize = SummarizationPipeline(model=model, processor=processor)
     own = task_params(config, "summarization")
-    lengths = length_ids(tokenizer)
+    lengths, own_words = length_ids(tokenizer), own.get("common_words")
     return {
         "version": VERSION,
         "heads": config.decoder_attention_heads,
@@ -110,9 +110,11 @@ def _settings(model: Any, processor: Any) -> dict[str, Any]:
         "salience": {
             "weights": WEIGHTS.tolist(),
             "cues": CUES,
-            "common": sorted(COMMON_WORDS) if own.get("common_words") else None,
+            "common": sorted(COMMON_WORDS) if own_words else None,
         },
-        "common_words": sorted(own.get("common_words") or COMMON_WORDS),
+        # As the tokenizer has them.
+        "common_words": sorted({backend.normalizer.normalize_str(word) for word in own_words or COMMON_WORDS}),
+        "in_english": not own_words,
         "abbreviations": sorted(abbreviations(processor.language)),
         "sentence_beginnings": sorted(COMMON),
         "names": NAMES,

@@ -332,8 +332,11 @@ def test_the_written_form_is_that_of_python(in_node):
     assert found[0] == "It sold 9.4 million of 3.5 m each. 4 men left."
 
 
-def test_summaries_are_as_long_as_those_of_python(in_node, mini, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize("own_words", [None, ["Über", "die", "Mühle", "weiß", "niemand", "etwas"]])
+def test_summaries_are_as_long_as_those_of_python(in_node, mini, monkeypatch: pytest.MonkeyPatch, own_words):
     model, processor = mini
+    params = {"summarization": {**model.config.task_specific_params["summarization"], "common_words": own_words}}
+    monkeypatch.setattr(model.config, "task_specific_params", params)
     summarize = pipeline("summarization", model=model, processor=processor)
     scores = torch.randn(model.config.vocab_size, generator=torch.manual_seed(1))
     start, end = model.config.decoder_start_token_id, model.generation_config.eos_token_id
@@ -363,14 +366,18 @@ def test_summaries_are_as_long_as_those_of_python(in_node, mini, monkeypatch: py
         const summarizer = new own.Summarizer(null, {}, tokenizer, given.settings);
         summarizer.encode = () => null;
         summarizer.step = () => async () => Float32Array.from(given.scores);
-        for (const [text, length] of given.asked) found.push((await summarizer.summarize(text, { length })).summary);
+        for (const [text, length] of given.asked) {
+            const { summary, isEnglish } = await summarizer.summarize(text, { length });
+            found.push([summary, isEnglish]);
+        }
         return found;
     })()"""
     tokenizer = processor.tokenizer.backend_tokenizer.to_str()
     found = in_node(code, settings=settings, tokenizer=tokenizer, scores=scores.tolist(), asked=asked)
     expected = [summarize(text, length=length, paragraphs=1)[0]["summary_text"] for text, length in asked]
-    assert found == expected
-    assert len({len(summary) for summary in found}) > 4
+    assert [summary for summary, _ in found] == expected
+    assert all(is_english for _, is_english in found)  # where own words are given, nobody asks
+    assert len({len(summary) for summary in expected}) > 4
 
 
 def test_tokens_that_were_added_need_not_stand_in_the_vocabulary(in_node, mini):

@@ -377,8 +377,9 @@ class WordPieces {
 
 /** Takes the words away that a document does not have, or not twice in a row. */
 class Faithful {
-  constructor(pieces, source, document, special) {
+  constructor(pieces, source, document, special, inEnglish) {
     this.pieces = pieces;
+    this.inEnglish = inEnglish; // other languages may double words
     const goesOn = (id) => { const [word, begins] = pieces.ends[id] ?? []; return word && !begins; };
     this.mayFollow = new Set(source.filter((id, place) => id === source[place + 1] || goesOn(source[place + 1])));
     const all = new Set(pieces.joined(document).match(new RegExp(WORD, "gu"))), signs = new Set(pieces.joined(document));
@@ -403,7 +404,7 @@ class Faithful {
   /** Change scores in place; `left` tokens may follow the next one. */
   filter(ids, scores, left) {
     const last = ids.at(-1), [end, isWhole] = this.pieces.ends[last] ?? ["", false];
-    if (end && isWhole && !this.mayFollow.has(last)) scores[last] = Math.min(scores[last], -1e4);
+    if (this.inEnglish && end && isWhole && !this.mayFollow.has(last)) scores[last] = Math.min(scores[last], -1e4);
     let word = "";
     for (let n = ids.length - 1, begins = false; n >= Math.max(0, ids.length - 100) && !begins; n--) {
       const end = this.pieces.ends[ids[n]];
@@ -620,7 +621,8 @@ export class Summarizer {
       if (!goesOn) break;
     }
     const whole = written(summary), end = Object.keys(lengths).length ? this.wholeSentences(whole, length === "line") : whole;
-    return { summary: end, tokens, limit: room, isEnglish: !settings.faithful || this.isEnglish(text) };
+    const isEnglish = !settings.faithful || !settings.in_english || this.isEnglish(text); // or of a language that is known
+    return { summary: end, tokens, limit: room, isEnglish };
   }
 
   /** Write tokens about a text that the model can take. */
@@ -634,7 +636,7 @@ export class Summarizer {
       most = Math.min(most, 1 + (own && Math.max(Math.min(settings.most_of_short, own), Math.floor(2 * source.length / 3)))); // and the length's token
     }
     const special = [...tokenizer.special].filter((id) => id === ends[0] || id !== tokenizer.unknown && id !== settings.mask_token_id);
-    const faithful = settings.faithful ? new Faithful(this.pieces, source, tokenizer.encode(text), special) : null;
+    const faithful = settings.faithful ? new Faithful(this.pieces, source, tokenizer.encode(text), special, settings.in_english) : null;
     const step = this.step(await this.encode(source, bos)), ids = [settings.start_token_id];
     for (;;) {
       const scores = await step(ids.at(-1)), made = ids.length - 1;
