@@ -90,6 +90,12 @@ def _settings(model: Any, processor: Any) -> dict[str, Any]:
         raise ValueError("a page is for an uncased tokenizer, as that of mini; this one keeps capitals.")
     summarize = SummarizationPipeline(model=model, processor=processor)
     own = task_params(config, "summarization")
+    asked = model.generation_config
+    if lost := [name for name in own if hasattr(asked, name) and getattr(asked, name) is None]:
+        raise ValueError(
+            "a page has the settings of generation_config, and task_specific_params sets "
+            f"{', '.join(lost)}, which that leaves open: set it there, and save the model anew."
+        )
     lengths, own_words = length_ids(tokenizer), own.get("common_words")
     return {
         "version": VERSION,

@@ -332,6 +332,14 @@ def test_the_written_form_is_that_of_python(in_node):
     assert found[0] == "It sold 9.4 million of 3.5 m each. 4 men left."
 
 
+def test_settings_that_a_page_would_lose_are_refused(mini, monkeypatch: pytest.MonkeyPatch):
+    model, processor = mini
+    params = {"summarization": {**model.config.task_specific_params["summarization"], "min_length": 30}}
+    monkeypatch.setattr(model.config, "task_specific_params", params)
+    with pytest.raises(ValueError, match="task_specific_params sets min_length, which that leaves open"):
+        browser_page._settings(model, processor)
+
+
 @pytest.mark.parametrize("own_words", [None, ["Über", "die", "Mühle", "weiß", "niemand", "etwas"]])
 def test_summaries_are_as_long_as_those_of_python(in_node, mini, monkeypatch: pytest.MonkeyPatch, own_words):
     model, processor = mini
