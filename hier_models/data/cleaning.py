@@ -130,4 +130,4 @@ def check_digits(digits: str) -> None:
 
 def replace_digits(text: str, digits: str) -> str:
     """Put one character in the place of every digit, as the tokenizer does."""
-    return re.sub(r"\d", digits, text)
+    return re.sub(r"\d", lambda _: digits, text)  # which may be a backslash

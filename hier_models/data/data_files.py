@@ -53,7 +53,8 @@ def _files_of_folder(folder: Path) -> list[tuple[Path, str]]:
         )
     if not texts and not data:
         raise ValueError(f"source: folder {folder} holds no file that ends in {ENDINGS}")
-    ignored = [path.name for path in found if path not in set(texts) | set(data)]
+    read = {*texts, *data}
+    ignored = [path.name for path in found if path not in read]
     if ignored:
         logger.warning("%s: %d files of other kinds are not read: %s", folder, len(ignored), ", ".join(ignored[:5]))
     return [(path, path.relative_to(folder).as_posix()) for path in texts or data]

@@ -12,6 +12,7 @@ import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -63,10 +64,13 @@ _ABSTRACT = re.compile(
     re.IGNORECASE,
 )
 _SENTENCE_END = re.compile(r"(?:^|\s)[^\W\d_A-Z]{2,}[.!?…][\"'”’»)\]]*$")  # not "Rivers Inc.", nor an address
+# More than one sentence, or one of a verb and more: "… einen neuen Hafen. Er kostet neun Euro.", but not "Rivers Inc."
+_TEXT = re.compile(r"(?:[^\W\d_]{5,}[.!?…]\s+\w+\s+[a-zß-ÿ]|(?:\b[a-zß-ÿ]+\s+){4}).*[.!?…][\"'”’“»)\]]*$", re.DOTALL)
 # What shows an entry of a reference list: its number, a year, an address, or more authors than are named.
 _ENTRY = re.compile(r"^\[\w+\]|\b(?:1[5-9]|20)\d\d[a-z]?\b|\bdoi\b|https?://|\bet al\b", re.IGNORECASE)
 MOST_AUTHOR_WORDS = 300
-_CUE_TIMES = re.compile(r"\s*(?:\d+:)?\d+:\d+[.,]\d+\s*-->\s*(?:\d+:)?\d+:\d+[.,]\d+")
+_CUE_TIMES = re.compile(r"\s*(?:\d+:)?\d+:\d+(?:[.,]\d+)?\s*-->\s*(?:\d+:)?\d+:\d+(?:[.,]\d+)?")
+_NO_CUE = re.compile(r"(?:WEBVTT|NOTE|STYLE|REGION)\b")  # of WebVTT, up to a blank line
 _VOICE = re.compile(r"<v(?:\.[^ >]*)? ([^>]+)>")
 _TAG = re.compile(r"</?[a-z][^>]*>|\{\\[^}]*\}|<\d[\d:.]*>", re.IGNORECASE)
 # "ANN: Hello", "Dr. Lee: Hello"; a word like "Note: " may be none, so a name comes in capitals or more than once.
@@ -312,17 +316,33 @@ def _read_subtitles(text: str) -> FileDocument:
 def _cues(text: str) -> Iterator[str]:
     """The text of each cue, without repeated ones: captions that roll up show each line twice."""
     before = ""
-    for block in re.split(r"\n[ \t]*\n", text.replace("\r\n", "\n").replace("\r", "\n")):
-        lines = block.split("\n")
-        place = next((number for number, line in enumerate(lines) if _CUE_TIMES.match(line)), None)
-        if place is None:
-            continue  # WebVTT's header, notes and styles
-        shown = [line for line in lines[place + 1 :] if line.strip()]
+    for lines in _lines_of_cues(text.replace("\r\n", "\n").replace("\r", "\n").split("\n")):
+        shown = [line for line in lines if line.strip()]
         new = "\n".join(line for line in shown if _TAG.sub("", line).strip() != before)
         if shown:
             before = _TAG.sub("", shown[-1]).strip()
         if new.strip():
             yield new
+
+
+def _lines_of_cues(lines: list[str]) -> Iterator[list[str]]:
+    """The lines of each cue, which end where the times of the next stand; there may be blank ones among them."""
+    cue: list[str] | None = None
+    is_note = False
+    for before, line in pairwise(["", *lines]):
+        if _CUE_TIMES.match(line):
+            # Above the times stands what the cue is called, behind a blank line: in SRT its number, at times without.
+            if cue and cue[-1].strip() and (cue[-1].strip().isdigit() or not "".join(cue[-2:-1]).strip()):
+                cue.pop()
+            if cue:
+                yield cue
+            cue, is_note = [], False
+            continue
+        is_note = bool(line.strip()) and (is_note or (not before.strip() and _NO_CUE.match(line) is not None))
+        if cue is not None and not is_note:
+            cue.append(line)
+    if cue:
+        yield cue
 
 
 def _plain(cue: str) -> str:
@@ -385,7 +405,8 @@ def _leave_out_authors(document: FileDocument) -> None:
     end = next((number for number in range(start, len(blocks)) if _ABSTRACT.match(blocks[number].text)), start)
     words = sum(block.words for block in blocks[start:end])
     # A PDF does not mark headings: authors may be set in larger letters.
-    is_text = any((b.level and not b.pages) or _SENTENCE_END.search(b.text) for b in blocks[start:end])
+    heads = any(block.level and not block.pages for block in blocks[start:end])
+    is_text = heads or any(_SENTENCE_END.search(b.text) or _TEXT.search(b.text) for b in blocks[start:end])
     if words <= MOST_AUTHOR_WORDS and not is_text:
         document.left_out["author_words"] += words
         del blocks[start:end]

@@ -15,8 +15,8 @@ from markdown_it import MarkdownIt
 _YAML_KEY = re.compile(r"[\w\"'][^:]*:(?:\s|$)")
 _LONGEST_BROKEN_LINE = 120  # lines of a text whose paragraphs are broken into lines are hardly ever longer
 
-_BLOCKS = """address article aside blockquote body center dd div dl dt fieldset figcaption figure footer form h1 h2 h3
-    h4 h5 h6 header hgroup hr li main nav ol p pre section table tbody tr ul"""
+_BLOCKS = """address article aside blockquote body center dd details div dl dt fieldset figcaption figure footer form
+    h1 h2 h3 h4 h5 h6 header hgroup hr li main nav ol p pre section summary table tbody tr ul"""
 _SILENT = "audio head math nav noscript object rp rt script style svg template title video"
 _BLOCK_TAGS, _SILENT_TAGS = frozenset(_BLOCKS.split()), frozenset(_SILENT.split())
 _CELL_TAGS = frozenset({"br", "td", "th"})

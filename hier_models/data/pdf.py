@@ -142,6 +142,7 @@ def pdf_blocks(content: bytes, name: str) -> tuple[list[Block], str, Counter[str
 
 
 def _read_pages(document: Any, name: str) -> list[list[_Line]]:
+    from pypdfium2 import PdfiumError
     from tqdm import tqdm
 
     count = len(document)
@@ -150,8 +151,12 @@ def _read_pages(document: Any, name: str) -> list[list[_Line]]:
     )
     pages = []
     for number in bar:
-        page = document[number]
-        text = page.get_textpage()
+        try:
+            page = document[number]
+            text = page.get_textpage()
+        except PdfiumError as error:
+            hint = "is it whole? Download or export it again"
+            raise ValueError(f"{name} is a broken PDF (page {number + 1}: {error}); {hint}") from error
         pages.append(list(_lines_of_page(text.raw, number + 1)))
         text.close()
         page.close()
@@ -540,6 +545,8 @@ def _whole(paragraphs: list[_Paragraph], body: float) -> list[_Paragraph]:
         if abs(paragraph.size - body) > 0.05 * body or _SENTENCE_END.search(paragraph.text) or paragraph.is_bold:
             continue
         for later in range(number + 1, min(number + 12, len(paragraphs))):
+            if later in taken:
+                continue
             other = paragraphs[later]
             is_text = abs(other.size - body) <= 0.05 * body and len(other.text.split()) > 5
             if is_text and other.text[:1].islower() and later > number + 1:

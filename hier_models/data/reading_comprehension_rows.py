@@ -24,6 +24,7 @@ from .columns import (
     get_id,
     get_string,
     get_strings,
+    wrong_type,
 )
 from .task_rows import MisplacedAnswerError, answer_start, resolve_questions
 
@@ -120,14 +121,20 @@ def _read_squad(form: ReadingFormat, row: Mapping[str, Any]) -> dict[str, Any]:
 
 def _read_marco(form: ReadingFormat, row: Mapping[str, Any]) -> dict[str, Any]:
     passages = get_column(row, form.context)
-    if isinstance(passages, list):
+    if _has_mappings(passages):
         passages = {"passage_text": [passage.get("passage_text") for passage in passages]}
+    if not isinstance(passages, Mapping) or "passage_text" not in passages:
+        raise wrong_type(form.context, passages, "passages with passage_text")
     documents = [text for text in get_strings(form.context, passages["passage_text"] or []) if text.strip()]
     if not documents:
         raise BadRecord(f"column {form.context!r} has no passage with text")
     answers = get_strings(form.answers, get_column(row, form.answers) or [])
     references = [text for text in answers if text.strip() not in NO_ANSWER]
     return _with_nearest_span(get_string(row, form.question, "the question"), documents, references)
+
+
+def _has_mappings(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, Mapping) for item in value)
 
 
 def _read_dureader(form: ReadingFormat, row: Mapping[str, Any]) -> dict[str, Any]:
@@ -137,7 +144,9 @@ def _read_dureader(form: ReadingFormat, row: Mapping[str, Any]) -> dict[str, Any
     references = [text for text in get_strings(form.answers, row.get(form.answers) or []) if text.strip()]
     chosen: list[list[str]] = []
     places: dict[int, int] = {}  # number of a document in the data -> here
-    for number, document in enumerate(get_column(row, form.context)):
+    if not _has_mappings(given := get_column(row, form.context)):
+        raise wrong_type(form.context, given, "a list of documents with segmented_paragraphs")
+    for number, document in enumerate(given):
         paragraphs = [p for p in document.get("segmented_paragraphs", []) if p]
         if not paragraphs:
             continue

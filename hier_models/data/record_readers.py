@@ -207,8 +207,13 @@ def _csv_records(path: Path, delimiter: str) -> Iterator[Record]:
             if problem is None and (undecodable := UNDECODABLE.search(raw)):
                 problem = f"invalid UTF-8: byte 0x{ord(undecodable[0]) - 0xDC00:02x}"
             if header is None:
-                if problem is None and len(set(fields)) < len(fields):
+                named = [field for field in fields if field]  # spreadsheets leave empty columns at the end
+                if problem is None and len(set(named)) < len(named):
                     problem = f"the header names a column twice: {', '.join(fields)}"
+                if delimiter == "," and "," not in raw and (other := re.search("[;\t]", raw)):
+                    is_tab = other[0] == "\t"
+                    hint = "end its name in .tsv" if is_tab else "save it anew with commas between the columns"
+                    problem = f"the columns stand between {'tabs' if is_tab else 'semicolons'}, not commas: {hint}"
                 if problem is not None:
                     # Without a header no row of this file can be read, so the rest is part of the same bad record.
                     raw += "".join(piece.decode("utf-8", "surrogateescape") for piece in stream)

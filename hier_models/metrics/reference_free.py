@@ -9,7 +9,7 @@ from ..inspection.copying import WORD, words_of
 
 ORDERS = (1, 2, 3, 4)  # of the novel n-grams
 _END = re.compile(r"[.!?。！？।][\"'”’)\]»」』]*$")
-_BEGIN = re.compile(r"[.!?:][\"')\]]*\s+[\"'(\[]*$|\n\s*$")
+_BEGIN = re.compile(r"(?:^|[.!?…:][\"'”’“)\]»」』]*\s+|\n\s*)[\"'“‘„«「(\[]*$")  # noqa: RUF001
 
 
 @dataclass(frozen=True)

@@ -136,6 +136,14 @@ def test_accents_are_put_onto_letters_that_they_stand_over(pdf):
     assert text_of(pdf(lines)) == f"It{accent}s Ann né Lee."
 
 
+def test_what_goes_on_behind_labels_comes_once(pdf):
+    first = [*RIVER[:3], "under a skin of mud that cracked in"]
+    rest = ["the sun and was as hard as any road, so that", "carts could go on it for the rest of the year."]
+    labels = [At(LEFT, 640, "Time in weeks", 9), At(LEFT, 615, "Depth of mud", 9)]
+    page = [*column(first, LEFT), *labels, *column(rest, LEFT, y=585)]
+    assert text_of(pdf(page)) == f"{one(first)} {one(rest)}\n\n{labels[0].text}\n\n{labels[1].text}"
+
+
 def test_sentence_goes_on_behind_a_figure(pdf):
     first = [*RIVER[:3], "under a skin of mud that cracked in"]
     rest = ["the sun and was as hard as any road, so that", "carts could go on it for the rest of the year."]
@@ -339,6 +347,19 @@ def test_pdf_behind_other_signs_and_cut_off(tmp_path: Path):
         read_document(file)
 
 
+def test_a_pdf_without_one_of_its_pages_does_not_keep_others_from_being_read(tmp_path: Path):
+    papers = tmp_path / "papers"
+    papers.mkdir()
+    (papers / "a.txt").write_text(one(FERRY))
+    file = write_pdf(papers / "b.pdf", [column(RIVER), column(FERRY)])
+    content = file.read_bytes()
+    kids = re.search(rb"/Kids \[\s*\d+ 0 R\s+(\d+) 0 R", content)
+    file.write_bytes(content[: kids.start(1)] + b"0" * len(kids[1]) + content[kids.end(1) :])
+    with pytest.raises(ValueError, match=r"b.pdf is a broken PDF \(page 2: .*; is it whole\?"):
+        read_document(file)
+    assert load_documents(papers, bad_lines="set_aside", set_aside_file=tmp_path / "bad.jsonl")["id"] == ["a"]
+
+
 @pytest.mark.parametrize(
     ("name", "content", "says"),
     [
@@ -473,6 +494,18 @@ def test_authors_with_a_full_stop_are_authors(tmp_path: Path, top: str, abstract
     assert [block.text for block in read_document(tmp_path / "a.md").blocks] == ["On floods", abstract]
 
 
+@pytest.mark.parametrize(
+    "lead",
+    [
+        "On Tuesday the county council decided to buy a new ferry, which is to make her first crossing in May 2027.",
+        "Der Rat beschloss am Dienstag einen neuen Hafen. Er kostet neun Millionen Euro.",
+    ],
+)
+def test_a_lead_is_no_author(tmp_path: Path, lead: str):
+    (tmp_path / "a.md").write_text(f"# On floods\n\n{lead}\n\n## Summary\n\nIt rose.\n")
+    assert lead in text_of(read_document(tmp_path / "a.md"))
+
+
 def test_a_summary_does_not_take_the_text_before_it(tmp_path: Path):
     document = docx.Document()
     document.add_heading("On the ferry", 0)
@@ -574,6 +607,24 @@ def test_subtitles_with_names(tmp_path: Path):
             {"role": "ANN", "content": "Note: I slept."},
         ]
     }
+
+
+@pytest.mark.parametrize(
+    ("cues", "text"),
+    [
+        # A blank line in a cue.
+        ("1|{0}It rose.||For days?||2|{1}No.|", "It rose. For days? No."),
+        ("WEBVTT||{0}It rose.||For days?||NOTE of|nobody||{1}No.|", "It rose. For days? No."),
+        # No blank line between cues.
+        ("1|{0}It rose.|2|{1}No.|", "It rose. No."),
+        ("WEBVTT||first|{0}It rose.||the second|{1}No.|", "It rose. No."),
+        ("1|00:00:01 --> 00:00:02|It rose.||2|00:00:03 --> 00:00:04|1988.|", "It rose. 1988."),
+    ],
+)
+def test_cues_as_people_write_them(tmp_path: Path, cues: str, text: str):
+    times = ("00:00:01,000 --> 00:00:02,000|", "00:00:03,000 --> 00:00:04,000|")
+    (tmp_path / "a.srt").write_text(cues.format(*times).replace("|", "\n"))
+    assert text_of(read_document(tmp_path / "a.srt")) == text
 
 
 def test_voices_of_webvtt(tmp_path: Path):

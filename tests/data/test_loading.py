@@ -258,6 +258,19 @@ def test_a_changed_file_is_read_again(tmp_path):
     assert list(load_documents(path)) == LOADED[:2]
 
 
+def test_empty_columns_of_csv(tmp_path):
+    """As spreadsheets leave them at the end."""
+    path = write(tmp_path / "a.csv", b"text,summary,,\r\nIt rained.,Rain.,,\r\n")
+    assert load_documents(path)[0] == {"text": "It rained.", "summary": "Rain."}
+
+
+@pytest.mark.parametrize(("mark", "says"), [(";", "between semicolons.*with commas"), ("\t", "between tabs.*in .tsv")])
+def test_other_marks_between_the_columns_of_csv_are_said(tmp_path, mark, says):
+    path = write(tmp_path / "a.csv", as_csv([{"text": "It rained, and rained.", "summary": "Rain."}], mark))
+    with pytest.raises(BadLineError, match=says):
+        load_documents(path)
+
+
 def test_bad_rows_of_csv(tmp_path):
     content = (
         as_csv(ROWS[:1]) + b'one,two\r\n"open "quote",a,b\r\nid,abc\xe9,c\r\n' + as_csv(ROWS).split(b"\r\n", 1)[1]

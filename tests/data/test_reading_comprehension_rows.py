@@ -141,6 +141,21 @@ def test_bad_rows(row, message):
         normalize(row)
 
 
+@pytest.mark.parametrize(
+    ("first", "column", "value", "message"),
+    [
+        *((MARCO, "passages", value, "'passages' must hold passages with") for value in (None, "Ada", {}, ["Ada"])),
+        *(
+            (DUREADER, "documents", value, "'documents' must hold a list of documents")
+            for value in (None, [None], "x")
+        ),
+    ],
+)
+def test_later_rows_of_other_types(first, column, value, message):
+    with pytest.raises(BadRecord, match=message):
+        resolve_reading(first).normalize({**first, column: value})
+
+
 def test_columns_that_are_not_there():
     with pytest.raises(ValueError, match="answers_column='gold' is not a column"):
         resolve_reading(MARCO, answers_column="gold")

@@ -90,6 +90,18 @@ def test_not_finished(text):
     assert scores((text, ""))["finished"] == 0
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "“The ferry sank.” She wept. “Help came.”",
+        '"The ferry sank." It sank… Then it was gone.',
+        "„Er kam.“ Sie ging.",
+    ],
+)
+def test_the_first_word_of_a_sentence_is_no_name(text):
+    assert reference_free_counts(text, "").facts == 0
+
+
 def test_chinese_characters_are_words():
     assert scores(("橋閉", "橋開"))["coverage"] == 0.5
 
