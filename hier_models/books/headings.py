@@ -54,7 +54,7 @@ _PAGE_NUMBER = re.compile(r"(?:\s*\.(?:\s*\.)+|…+|\s{3,}|\t)\s*(?:\d+|[ivxlc]+
 _SENTENCE_END = re.compile(r"[.!?…:;\"”’»)\]]\s*$")
 # What begins a chapter, and what stands over chapters; the first style that a text has is its own.
 _WORDED = {"chapter": _CHAPTER, "part": _PART}
-_STYLES = (_WORDED, {"chapter": _PART}, {"chapter": _NUMBERED, "part": _PART}, {"chapter": _BARE, "part": _PART})
+_STYLES = (_WORDED, {"chapter": _NUMBERED, "part": _PART}, {"chapter": _BARE, "part": _PART}, {"chapter": _PART})
 _GUTENBERG = re.compile(r"\*\*\* ?(START|END) OF (?:THE|THIS) PROJECT GUTENBERG", re.IGNORECASE)
 
 
@@ -283,7 +283,7 @@ def _title_below(blocks: list[Block], number: int) -> str:
     if number >= len(blocks) or len(blocks[number].lines) > 2:
         return ""
     text = blocks[number].text
-    if len(text) > 80 or _starts(text) or _BARE.fullmatch(text):
+    if len(text) > 80 or _starts(text) or _BARE.fullmatch(text) or _NUMBERED.fullmatch(text):
         return ""
     words = [word for word in re.findall(r"\w+", text) if len(word) > 3]
     has_capitals = bool(words) and all(word[0].isupper() for word in words)
@@ -335,7 +335,8 @@ def _is_row(blocks: list[Block], headings: list[Heading]) -> bool:
     if len(own) < 3:
         return False
     sizes = sorted(words for _, words in _sizes(blocks, headings))
-    before = [blocks[heading.start - 1] for heading in own if heading.start]
+    behind = {heading.end for heading in headings}  # a number may stand right under its part
+    before = [blocks[heading.start - 1] for heading in own if heading.start and heading.start not in behind]
     ended = sum(_SENTENCE_END.search(block.text) is not None for block in before)
     return sizes[len(sizes) // 2] >= 100 and ended >= 0.7 * len(before)
 
@@ -385,10 +386,11 @@ def _assembled(blocks: list[Block], headings: list[Heading]) -> Book:
     part = ""
     carried: list[str] = []  # the few words under a part's heading go to its first chapter
     for heading, end in _ends(blocks, headings):
-        paragraphs = [*carried, *(block.text for block in blocks[heading.end : end])]
-        carried = []
+        aside = is_aside(heading.title)
+        paragraphs = [*([] if aside else carried), *(block.text for block in blocks[heading.end : end])]
+        carried = carried if aside else []
         words = sum(len(paragraph.split()) for paragraph in paragraphs)
-        if is_aside(heading.title):
+        if aside:
             # Whatever has no heading of its own begins at the first paragraph that is too long for an entry.
             blocks_here = blocks[heading.end : end]
             listed = next((n for n, block in enumerate(blocks_here) if block.words > LONGEST_ENTRY), len(blocks_here))

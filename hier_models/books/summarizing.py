@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TextIO, cast
 
 import torch
 from tqdm.auto import tqdm
@@ -15,6 +15,7 @@ from tqdm.auto import tqdm
 from ..checkpoints import resolve_checkpoint
 from ..cores import on_cores
 from ..journal import Journal, digest
+from ..locks import held
 from ..pipelines.chunking_hier import pack, plain_sentences, smaller_parts
 from ..pipelines.summarization_hier import SummarizationPipeline
 from .book import Book, Chapter
@@ -190,11 +191,18 @@ class _Job:
                 "settings": json.loads(json.dumps([settings, *defaults], default=_plain)),
             }
             self.journal = Journal(folder / SUMMARIES_FILE, "summary", making)
-            try:
-                self.done = self.journal.read()
-            except ValueError as error:
-                raise ValueError(f"`output`: {error}") from error
-            folder.mkdir(parents=True, exist_ok=True)
+
+    def _going_on(self, journal: Journal, stack: contextlib.ExitStack) -> TextIO:
+        """Read what is done, and open its file to go on, for this process alone."""
+        folder = journal.path.parent
+        folder.mkdir(parents=True, exist_ok=True)
+        if not stack.enter_context(held(folder)):
+            raise ValueError(f"`output`: another process is writing into {folder}; wait for it.")
+        try:
+            self.done = journal.read()
+        except ValueError as error:
+            raise ValueError(f"`output`: {error}") from error
+        return stack.enter_context(journal.path.open("a", encoding="utf-8"))
 
     def run(self, progress: bool) -> BookSummary:
         chapters = self._chapters()
@@ -206,9 +214,7 @@ class _Job:
         root = SummaryNode("book", "book", self.book.title or "The book", self.book.words, children=chapters)
         leaves = [node for node in root.walk() if not node.children]
         with contextlib.ExitStack() as stack:
-            self.target = None
-            if self.journal is not None:
-                self.target = stack.enter_context(self.journal.path.open("a", encoding="utf-8"))
+            self.target = None if self.journal is None else self._going_on(self.journal, stack)
             total = len(leaves) + len(divided) + 1
             bar = tqdm(total=total, desc="Texts", disable=not progress, unit="text", dynamic_ncols=True)
             self.bar = stack.enter_context(bar)

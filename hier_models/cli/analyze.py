@@ -93,10 +93,13 @@ def analyze(
     _check_output(output, data, files)
     from ..inspection.copying import CopyRule
     from ..inspection.pages import require_matplotlib
+    from ..models.sentence_splitting import check_language
 
     require_matplotlib()
     with mistakes("--threshold", ValueError):
         rule = CopyRule(threshold=threshold)
+    with mistakes("--language", ValueError):
+        check_language(language)
     given = read_predictions(files)
     # References are looked at only where they are of use: data may have none, or some that could not be used.
     with_references = reference or summary_column or bert_score or have_references(given)
@@ -134,8 +137,7 @@ def analyze(
 
     from ..inspection.copying_report import CopyingReport
 
-    with mistakes("--language", ValueError):
-        report = CopyingReport(rule, language=language, shown=shown)
+    report = CopyingReport(rule, language=language, shown=shown)
     ordered = {name: summaries[name] for name in names}
     references: list[Any] = documents.references or [None] * len(documents)
     judged = _judged(documents, ordered, bert_score, nli, language, device)

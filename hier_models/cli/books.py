@@ -10,6 +10,7 @@ from typing import Any
 
 from .documents import STDIN
 from .errors import MistakeError, say, state
+from .extractive import is_extractive
 from .loading import check_checkpoint, load_pipeline
 
 
@@ -41,6 +42,8 @@ def run_book(
     names = [name for name in (model, book_model) if name is not None]
     for name in names:
         check_checkpoint(name)
+        if is_extractive(name):
+            raise MistakeError(f"{name} chooses sentences of one text, and a book's summary is made of summaries")
     from ..books import read_book
 
     as_read = read_book(book)

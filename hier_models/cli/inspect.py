@@ -53,7 +53,7 @@ def inspect_attention(
         check_parent(file, "--output")
         for read in (inputs, summary):
             if read is not None and os.path.isfile(os.path.expanduser(read)):
-                check_not_the_data(file, "--output", Path(read).expanduser())
+                check_not_the_data(file, "--output", Path(os.path.expanduser(read)))
     if ".png" in suffixes:
         from ..inspection.pages import require_matplotlib
 

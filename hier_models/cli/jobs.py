@@ -75,7 +75,7 @@ def run_job(
     check: Callable[[Any, Iterable[dict[str, Any]]], None],
 ) -> tuple[list[dict[str, int]], int]:
     """Make texts of documents and write them; return what was counted for each, also before, and their number."""
-    lines = ray is not None or (output is not None and output.suffix.lower() in (".jsonl", ".ndjson"))
+    lines = writes_lines(output, ray)
     if ray is not None:
         check_folder(output)
         if seed is not None:
@@ -92,7 +92,7 @@ def run_job(
     if output is not None:
         check_parent(output, "--output")
         for name in inputs or ():
-            check_not_the_data(output, "--output", Path(name).expanduser())
+            check_not_the_data(output, "--output", Path(os.path.expanduser(name)))
     check_checkpoint(model)
     with ExitStack() as stack:
         documents = stack.enter_context(open_documents(inputs, text_column, set_aside, phrases_column))
@@ -198,6 +198,11 @@ def alone(output: Path) -> Iterator[None]:
         finally:
             if output.is_file() and not output.stat().st_size:  # nothing came of it
                 output.unlink()
+
+
+def writes_lines(output: Path | None, ray: str | None) -> bool:
+    """Whether a job writes JSON lines, which can be continued; the parts of a cluster's always are."""
+    return ray is not None or (output is not None and output.suffix.lower() in (".jsonl", ".ndjson"))
 
 
 def settings_of_call(making: dict[str, Any], kind: Kind) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib.metadata
 import os
 import re
@@ -50,8 +51,11 @@ def command(name: str, **settings: Any) -> Callable[[Callable[P, R]], Callable[P
         texts = PARAMETERS["shared"] | PARAMETERS.get(name, {})
         function.__annotations__ = get_type_hints(function, include_extras=True)  # which typer then takes as they are
         for parameter, hint in function.__annotations__.items():
-            for option in getattr(hint, "__metadata__", ()):
-                option.help = option.help or texts[parameter]
+            if metadata := getattr(hint, "__metadata__", ()):
+                own = [copy.copy(option) for option in metadata]  # commands share them, and not their help
+                for option in own:
+                    option.help = option.help or texts[parameter]
+                function.__annotations__[parameter] = Annotated[hint.__origin__, *own]
         return app.command(name, help=help_text(name), **settings)(guarded(function))
 
     return register
@@ -110,14 +114,14 @@ def _refuse_model_first(inputs: list[str], command: str, words: list[str]) -> No
     as_given = next(word for word in words if Path(word) == Path(first))
     words.remove(as_given)
     rest = [*words[:8], *(["..."] if len(words) > 8 else [])]
-    what = "is a model" if Path(first).expanduser().is_dir() else "is no file or folder"
+    what = "is a model" if os.path.isdir(os.path.expanduser(first)) else "is no file or folder"
     as_meant = shlex.join(["hier-models", command, *rest, "-m", as_given])
     raise MistakeError(f"{as_given!r} {what}; the model is given with -m: {as_meant}")
 
 
 def _is_model(name: str, alone: bool) -> bool:
     """Tell a checkpoint from documents, and a model on the Hub too unless it may be a dataset or a missing file."""
-    path = Path(name).expanduser()
+    path = Path(os.path.expanduser(name))
     if os.path.exists(path):
         weights = [*path.glob("*.safetensors"), *path.glob("pytorch_model*.bin")]
         return bool(weights) and (path / "config.json").is_file()

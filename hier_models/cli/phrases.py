@@ -38,6 +38,10 @@ def fit_phrases(
     """Fit the key phrases of a processor."""
     model = required(model, "a Highlight-Transformer", "hier-models fit-phrases train.jsonl -m ./my-model")
     check_checkpoint(model)
+    if tagger is not None:
+        check_checkpoint(tagger, "--tagger")
+    if output is not None and output.exists() and not output.is_dir():
+        raise MistakeError(f"--output: {output} is a file; give a folder")
     model = resolve_checkpoint(model)
     folder = Path(model).expanduser()
     if output is None and not folder.is_dir():

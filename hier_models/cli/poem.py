@@ -13,7 +13,7 @@ import typer
 from . import options
 from .documents import DATA_SUFFIXES, data_suffix, read_stdin, read_text
 from .errors import MistakeError, check_parent, mistakes, say
-from .jobs import POEMS, output_path, run_job
+from .jobs import POEMS, output_path, run_job, writes_lines
 from .loading import generation_settings, load_pipeline, required
 from .options import Dtype, InputsFirst, command
 
@@ -49,7 +49,7 @@ def poem(
     file = None if keywords or text in (None, "-") else _file(str(text))
     if file is not None and (output is not None or file.is_dir() or data_suffix(file) in DATA_SUFFIXES):
         path = output_path(output, is_folder=ray is not None)
-        if candidates > 1 and not as_json and (path is None or path.suffix.lower() not in (".jsonl", ".ndjson")):
+        if candidates > 1 and not as_json and not writes_lines(path, ray):
             raise MistakeError("--candidates: of many texts only JSON has a place for more; give --json or a .jsonl")
         if seed is not None and batch_size > 1:
             raise MistakeError("--seed: each text is drawn for by itself, so leave out --batch-size")
@@ -89,7 +89,7 @@ def poem(
 
 def _file(text: str) -> Path | None:
     """The file or folder that TEXT names; None if it is the text itself."""
-    path = Path(text).expanduser()
+    path = Path(os.path.expanduser(text))
     return path if text and os.path.exists(path) else None  # `Path.exists` refuses texts that are too long for a name
 
 

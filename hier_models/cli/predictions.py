@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -43,8 +44,8 @@ def read_named(option: str, given: list[str] | None) -> dict[str, str]:
     found: dict[str, str] = {}
     for entry in given or []:
         name, equals, value = entry.partition("=")
-        if not equals or "/" in name or Path(entry).expanduser().exists():
-            path = Path(entry).expanduser()
+        if not equals or "/" in name or os.path.exists(os.path.expanduser(entry)):
+            path = Path(os.path.expanduser(entry))
             name, value = (path.name if path.is_dir() or option == "--model" else path.stem), entry
         if not value:
             raise MistakeError(f"{option}: got {entry!r}; write NAME=VALUE, or only the value")
@@ -122,7 +123,8 @@ def match_summaries(what: str, rows: list[dict[str, Any]], documents: LoadedDocu
     known = {identifier: number for number, identifier in enumerate(documents.identifiers)}
     named = [str(row.get("id") or "") for row in rows]
     counted = [re.fullmatch(r".*:(\d+)", name, re.DOTALL) for name in named]
-    if documents.named and all(named):
+    by_name = documents.named and all(named)
+    if by_name:
         places = [known.get(name) for name in named]
     elif not documents.named and all(counted):
         # `summarize` numbers documents without identifiers after the name of their file, however that was written.
@@ -142,7 +144,8 @@ def match_summaries(what: str, rows: list[dict[str, Any]], documents: LoadedDocu
         name = documents.identifiers[place]
         if place in found:
             raise MistakeError(f"{what} has several summaries of {name!r}")
-        if documents.references and row.get("reference") not in (documents.references[place], None):
+        # Under one name a reference may have been changed, as by `evaluate --digits`, or be the first of several.
+        if not by_name and documents.references and row.get("reference") not in (documents.references[place], None):
             raise MistakeError(
                 f"{what}: summary {number} is of another document than {name!r}: their references differ"
             )

@@ -12,7 +12,7 @@ from . import options
 from .books import run_book
 from .errors import MistakeError, given, say
 from .extractive import check_options
-from .jobs import EMPTY, SUMMARIES, check_all_sources, output_path, run_job
+from .jobs import EMPTY, SUMMARIES, check_all_sources, output_path, run_job, writes_lines
 from .loading import generation_settings, given_only, read_phrases
 from .options import Dtype, InputsFirst, command
 from .reporting import tokens_were
@@ -72,7 +72,7 @@ def summarize(
     loading: dict[str, Any] = {"device": device, "dtype": dtype, "importance_tagger": importance_tagger}
     writing: dict[str, Any] = {"output": file, "as_json": as_json, "batch_size": batch_size}
     reading: dict[str, Any] = {"text_column": text_column, "set_aside": set_aside, "phrases_column": phrases_column}
-    if show_phrases and not as_json and (file is None or file.suffix.lower() not in (".jsonl", ".ndjson")):
+    if show_phrases and not as_json and not writes_lines(file, ray):
         raise MistakeError("--show-phrases: only JSON has a place for them; give --json, or an --output in .jsonl")
     if book is not None:
         unused = given("text_column", "query", "set_aside", "ray", "phrase", "phrases_column", *OF_OUTPUT)

@@ -35,7 +35,7 @@ def train(
     if recipe_file is not None and not Path(recipe_file).is_file():
         raise MistakeError(f"RECIPE: there is no file {recipe_file!r}")
     if recipe_file is None and variant is not None:
-        raise MistakeError("--variant: give a recipe file with variants")
+        raise MistakeError("--variant: give a recipe file with variants, and that first: train RECIPE --variant NAME")
     from ..training import load_recipe, run_smoke, run_training, task_class, variant_names
     from ..training.recipe_files import check_overrides, comparison_section
 

@@ -115,6 +115,23 @@ def test_words_under_a_part_are_kept(tmp_path: Path):
     assert book.chapters[0].paragraphs == ["to the rain, which went on.", prose("text 0")]
 
 
+@pytest.mark.parametrize("numbers", ["1 2 1 2", "I II I II", "1.|The|Door 2.|The|Key 1.|The|Room 2.|The|Yard"])
+def test_parts_over_numbers(tmp_path: Path, numbers: str):
+    one, two, three, four = numbers.replace(" ", "\n").replace("|", " ").split("\n")
+    book = book_of(tmp_path, chapters(f"PART ONE\n\n{one}", two, f"PART TWO\n\n{three}", four))
+    assert titles(book) == [f"PART ONE, {one}", f"PART ONE, {two}", f"PART TWO, {three}", f"PART TWO, {four}"]
+    assert_in_order(book, 4)
+
+
+@pytest.mark.parametrize(("page", "lost"), [("DEDICATION\n\nTo mum.", 2), ("CONTENTS\n\nOf rivers\n\nOf rain", 4)])
+def test_pages_behind_a_part_do_not_take_what_stands_under_it(tmp_path: Path, page: str, lost: int):
+    front = chapters("CHAPTER I")
+    text = f"{front}\n\nPART TWO\n\nto the rain, which went on.\n\n{page}\n\nCHAPTER II\n\n{prose('text 1')}"
+    book = book_of(tmp_path, text)
+    assert book.chapters[-1].paragraphs == ["to the rain, which went on.", prose("text 1")]
+    assert f"({lost} words)" in book.left_out[0]
+
+
 @pytest.mark.parametrize("between", ["\n", "\n\n"])
 @pytest.mark.parametrize("parts", [False, True])
 def test_contents_are_no_chapters(tmp_path: Path, between: str, parts: bool):

@@ -23,6 +23,7 @@ from transformers import (
 from hier_models import HighlightTransformerProcessor, KeyPhraseExtractor, summarize_book
 from hier_models.books import summarizing
 from hier_models.books.summary_tree import BookSummary, SummaryNode
+from hier_models.locks import held
 from hier_models.pipelines import SummarizationPipeline
 from tests import forks
 from tests.conftest import DOCUMENTS
@@ -327,6 +328,13 @@ def test_summaries_of_another_text_are_refused(run, tmp_path):
     file.write_text("".join(json.dumps(line) + "\n" for line in lines))
     with pytest.raises(ValueError, match=r"summary of chapter 1 of another text"):
         run(output=tmp_path)
+
+
+def test_two_do_not_write_the_same(run, tmp_path):
+    with held(tmp_path), pytest.raises(ValueError, match=r"another process is writing into .*; wait for it"):
+        run(output=tmp_path)
+    assert not list(tmp_path.iterdir())
+    run(output=tmp_path)
 
 
 def test_a_file_that_is_something_else_is_left_alone(run, tmp_path):

@@ -48,6 +48,12 @@ def test_help_of_everything():
     assert all(name in listed for name in COMMANDS)
 
 
+def test_commands_that_share_an_option_say_their_own_of_it():
+    sizes = {"evaluate": "Documents at a time", "poem": "Texts at a time", "serve": "Most documents at a time"}
+    for name, says in sizes.items():
+        assert says in " ".join(run(name, "--help").stdout.replace("│", " ").split())
+
+
 def test_help_does_not_load_torch():
     code = (
         "import sys; sys.argv = ['hier-models', *sys.argv[1:]]\n"

@@ -268,6 +268,7 @@ def test_bad_options(checkpoint, data, workplace):
     mistake("analyze", data, *both, "--max-length", 5, says="there is nothing to generate")
     mistake("analyze", data, *both, "--threshold", 0.2, says="--threshold: threshold: got 0.2; it must be above 0.5")
     mistake("analyze", data, *both, "--language", "klingon", says="klingon")
+    mistake("analyze", "nowhere.jsonl", *both, "--language", "klingon", says="--language: ")  # before anything is read
     mistake("analyze", "nowhere.jsonl", *both, says="no such file")
     Path("texts").mkdir()
     Path("texts/a.txt").write_text(DOCUMENTS[0])
@@ -294,6 +295,9 @@ def test_documents_and_predictions_that_do_not_match(data):
     refused([{"summary": "x"}] * 3, "has 3 summaries, and data.jsonl has 4 documents")
     others = [{"summary": row["summary"], "reference": SUMMARIES[number - 1]} for number, row in enumerate(rows)]
     refused(others, "summary 1 is of another document than 'd0': their references differ")
+    # Under its name a document is known: `evaluate --digits` writes other references.
+    write_jsonl("digits.jsonl", [row | {"reference": "# men"} for row in rows])
+    run("analyze", data, "-p", "digits.jsonl", "-o", "other")
     Path("bad.jsonl").write_text('{"id": "d0"\n')
     mistake("analyze", data, "-p", "bad.jsonl", "-o", "report", says="bad.jsonl:1 is no JSON")
     Path("bad.jsonl").write_bytes(b"\xff\xfe\x00")

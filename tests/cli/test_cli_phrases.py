@@ -79,6 +79,13 @@ def test_mistakes(highlighter: str, tiny_model: HatBartForConditionalGeneration,
     mistake("fit-phrases", "-m", highlighter, "--finder", "yake", says="finder must be one of")
     mistake("fit-phrases", "-m", highlighter, "train.jsonl", "--finder", "title", says="leave out 'train.jsonl'")
     mistake("fit-phrases", "-m", "some-model", "train.jsonl", says="--output: 'some-model' is on the Hub")
+    tagging = ("fit-phrases", "-m", highlighter, "--finder", "importance", "--tagger", "nowhere/at/all")
+    mistake(*tagging, says="--tagger: there is no folder 'nowhere/at/all'")
+    assert AutoProcessor.from_pretrained(highlighter).key_phrases is None
+    Path("file").touch()
+    mistake(
+        "fit-phrases", "-m", highlighter, "nothing.jsonl", "--output", "file", says="file is a file; give a folder"
+    )
     tiny_model.save_pretrained("bart")
     processor.save_pretrained("bart")
     mistake("fit-phrases", "-m", "bart", "train.jsonl", says="key phrases are for Highlight-Transformers")

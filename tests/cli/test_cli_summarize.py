@@ -26,7 +26,7 @@ import hier_models
 from hier_models import HatBartForConditionalGeneration, HatBartProcessor, cores
 from hier_models.cli import loading
 from hier_models.cli.documents import Documents
-from hier_models.cli.jobs import alone
+from hier_models.cli.jobs import alone, writes_lines
 from hier_models.cli.options import Length
 from hier_models.data import load_documents
 from hier_models.pipelines import SummarizationPipeline, batching_hier, int8_hier
@@ -565,6 +565,18 @@ def test_a_page_on_standard_input(beginning: str):
     assert run("summarize", "-m", "lead", stdin=page).stdout == DOCUMENTS[2] + "\n"
     [record] = jsonl(run("summarize", "-m", "lead", "-", "--json", stdin=page).stdout)
     assert (record["id"], record["summary"]) == ("standard input", DOCUMENTS[2])
+
+
+def test_names_with_a_tilde(checkpoint: str) -> None:
+    """As Word leaves them beside a document that is open."""
+    mistake("summarize", "~$report.docx", "-m", checkpoint, "-o", "out.jsonl", says="~$report.docx")
+
+
+@pytest.mark.parametrize(("output", "ray"), [("out.ndjson", None), ("out", "local")])
+def test_what_is_json_without_asking(output: str, ray: str | None) -> None:
+    assert writes_lines(Path(output), ray)
+    assert not writes_lines(Path("out.txt"), None)
+    assert not writes_lines(None, None)
 
 
 def test_an_array_of_records_on_standard_input():
