@@ -4,6 +4,7 @@ import importlib
 import json
 import logging
 import math
+import os
 import re
 import warnings
 from collections import Counter, defaultdict
@@ -321,7 +322,7 @@ class PoemKeywords:
         parts = [part for part in parts if part in self._numbers] or [c for c in keyword if c in self._numbers]
         return [self._numbers[part] for part in dict.fromkeys(parts)]
 
-    def save(self, path: Path) -> None:
+    def save(self, path: str | os.PathLike[str]) -> None:
         """Write what there is to a JSON file."""
         content = {
             "version": VERSION,
@@ -331,13 +332,13 @@ class PoemKeywords:
             "neighbours": [[[number, round(value, 4)] for number, value in row] for row in self._neighbours],
             "sounds": self.sounds and self.sounds.as_dict(),
         }
-        path.write_text(json.dumps(content, ensure_ascii=False, separators=(",", ":")) + "\n", encoding="utf-8")
+        Path(path).write_text(json.dumps(content, ensure_ascii=False, separators=(",", ":")) + "\n", encoding="utf-8")
 
     @classmethod
-    def load(cls, path: Path) -> "PoemKeywords":
+    def load(cls, path: str | os.PathLike[str]) -> "PoemKeywords":
         """Read what `save` wrote."""
         try:
-            content = json.loads(path.read_text(encoding="utf-8"))
+            content = json.loads(Path(path).read_text(encoding="utf-8"))
             if not isinstance(content, Mapping) or content.get("version") != VERSION:
                 raise ValueError(f"it has no version {VERSION}")
             sounds = PoemSounds(**content["sounds"]) if content.get("sounds") else None

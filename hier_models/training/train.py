@@ -29,6 +29,7 @@ from .distributed import (
 from .evaluation import write_json
 from .learning_rates import PerplexityDecay, optimizer_with_rates
 from .resuming import (
+    OF_EVALUATIONS,
     RECIPE_FILE,
     RESULTS_FILE,
     BestInFolder,
@@ -235,6 +236,11 @@ def _callbacks(recipe: Recipe, model: PreTrainedModel) -> list[TrainerCallback]:
     if run.perplexity_decay is not None:
         if recipe.training.eval_strategy == "no":
             raise RecipeError("run: perplexity_decay needs evaluations; set training: eval_strategy: epoch")
+        schedule: Any = recipe.training.lr_scheduler_type
+        if schedule in OF_EVALUATIONS:
+            raise RecipeError(
+                f"run: perplexity_decay does what lr_scheduler_type: {schedule.value} does; leave out one"
+            )
         with mistakes_of("run: perplexity_decay"):
             found.append(PerplexityDecay(run.perplexity_decay))
     if run.soft_epochs is not None:

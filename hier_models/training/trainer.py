@@ -74,6 +74,11 @@ class HierTrainer(Seq2SeqTrainer):
             for name, value in training.items():
                 setattr(self.args, name, value)
 
+    def evaluation_loop(self, *args: Any, **kwargs: Any) -> Any:
+        """Evaluate on each example once, without those that fill up the last batches of several processes."""
+        self.gather_function = self.accelerator.gather_for_metrics  # `Seq2SeqTrainer` keeps them
+        return super().evaluation_loop(*args, **kwargs)
+
     def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
         if state_dict is not None:  # gathered from several processes, where weights that are one are no more
             tied = getattr(self.model, "all_tied_weights_keys", {})

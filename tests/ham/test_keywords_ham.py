@@ -172,6 +172,8 @@ def test_saved_and_read(keywords, tmp_path):
     assert (loaded.words, loaded.unit) == (keywords.words, "characters")
     for words in ([], ["雨"], ["春", "龙"]):
         assert loaded.expand(words) == keywords.expand(words)
+    loaded.save(str(tmp_path / "again.json"))
+    assert PoemKeywords.load(str(tmp_path / "again.json")).words == keywords.words
     (tmp_path / "bad.json").write_text(json.dumps({"version": 9}), encoding="utf-8")
     with pytest.raises(ValueError, match=r"bad\.json does not hold keywords of poems \(it has no version 1\)"):
         PoemKeywords.load(tmp_path / "bad.json")

@@ -95,6 +95,7 @@ def test_smoke_makes_vectors_of_its_own(values, tmp_path):
         ({"learning_rates": {"encoder.coarse": -1}}, "run: learning_rates: the learning rate of 'encoder.coarse'"),
         ({"perplexity_decay": 2.0}, "run: perplexity_decay: factor must be above 0 and at most 1, got 2.0"),
         ({"eval_strategy": "no"}, "run: perplexity_decay needs evaluations; set training: eval_strategy: epoch"),
+        ({"lr_scheduler_type": "greedy"}, "run: perplexity_decay does what lr_scheduler_type: greedy does"),
         ({"soft_epochs": -1}, "run: soft_epochs: epochs must be a number of 0 or more"),
         ({"config_overrides": SIZES}, "run: soft_epochs: it is for .* has attention='coarse_to_fine'"),
         ({"label_smoothing_factor": 0.1}, "training: label_smoothing_factor must be 0 with hard attention"),

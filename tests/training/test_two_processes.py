@@ -94,6 +94,15 @@ for values in json.load(open(sys.argv[1])):
 """
 
 
+GO = """
+import json, sys
+from hier_models.training import load_recipe, run_training
+
+for values in json.load(open(sys.argv[1])):
+    run_training(load_recipe(None, values))
+"""
+
+
 def write(path: Path, rows: list[dict]) -> str:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return str(path)
@@ -179,6 +188,31 @@ def test_two_processes_that_go_on_have_the_loss_curve_of_one(name, of_one_proces
         if part.endswith(("k_proj.bias", "end_score.weight", "score.bias")):
             continue  # hardly changes a softmax: its gradient is rounding, which Adam makes as large as any
         torch.testing.assert_close(weights[part], value, rtol=0, atol=1e-4, msg=part)
+
+
+@pytest.mark.slow
+def test_two_processes_evaluate_on_each_row_once(recipes, tmp_path: Path):
+    """Five rows fill two batches of two for each of two, with three of them again."""
+    labelled = [json.loads(line) for line in Path(recipes["hat_encoder"]["train"]).read_text().splitlines()]
+    part = write(tmp_path / "five.jsonl", labelled[:5])
+    values = recipes["hat_encoder"] | {"validation": part, "eval_strategy": "epoch", "max_steps": 3}
+    values |= {"per_device_eval_batch_size": 2, "num_train_epochs": 1, "save_strategy": "no"}
+    values = {name: value for name, value in values.items() if name != "save_steps"}
+    one = values | {"output_dir": str(tmp_path / "one"), "gradient_accumulation_steps": 2, "use_cpu": True}
+    two = values | {"output_dir": str(tmp_path / "two")}
+    run_training(load_recipe(None, one))
+    (tmp_path / "recipes.json").write_text(json.dumps([two]))
+    for process in run_two(GO, str(tmp_path / "recipes.json")):
+        assert process.returncode == 0, process.stderr
+    found, expected = (json.loads((tmp_path / name / "results.json").read_text()) for name in ("two", "one"))
+    assert found["evaluation"] == expected["evaluation"]
+    assert found["evaluation"]["rows"] == 5
+    logs = []
+    for name in ("two", "one"):
+        history = json.loads((tmp_path / name / "trainer_state.json").read_text())["log_history"]
+        logs.append([entry["eval_accuracy"] for entry in history if "eval_accuracy" in entry])
+    assert logs[0] == logs[1] != []  # the loss is a mean of means, in which a row that comes again still counts
+    assert len((tmp_path / "two" / "predictions.jsonl").read_text().splitlines()) == 5
 
 
 READERS = {f"ham_reader_{reader}": reader for reader in ("bidaf", "match_lstm", "r_net")}
