@@ -165,6 +165,9 @@ class WrittenForm:
 
     It is learned of a word when that is asked for the first time: few of a long document's are.
 
+    Args:
+        document: With its capitals.
+
     Attributes:
         forms: What stands how often for (word before, word, word after), where None is any.
         spaces: Whether a space stands how often before a word, by the two words before it and the word.

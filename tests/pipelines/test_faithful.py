@@ -383,17 +383,17 @@ def test_whole_words():
 
 
 def test_no_word_is_written_twice_in_a_row_unless_the_document_has_it_so():
-    tokenizer = _word_piece("had", "far", "##ther", ",", "1")
+    tokenizer = _word_piece("had", "far", "##mer", ",", "1")
     words = WordPieces(tokenizer, [])
-    sources = [tokenizer(text)["input_ids"] for text in ("had , far 1", "he had had 1 farther")]
+    sources = [tokenizer(text)["input_ids"] for text in ("had , far 1", "he had had 1 farmer")]
     processor = NoDoubledWordLogitsProcessor(words, sources)
     scores = torch.randn(4, len(tokenizer) + 2)
-    had, far, ther, comma, one = range(5, 10)
+    had, far, rest, comma, one = range(5, 10)
     changed = processor(torch.tensor([[2, had], [2, 1], [2, had], [comma, one]]), scores)  # two beams of each document
     assert changed[0, had] == changed[3, one] == -1e4
     changed[0, had], changed[3, one] = scores[0, had], scores[3, one]
     assert torch.equal(changed, scores)
-    for last in (ther, comma, 2, len(tokenizer) + 1):  # ends of words, signs, special and padding tokens
+    for last in (rest, comma, 2, len(tokenizer) + 1):  # ends of words, signs, special and padding tokens
         assert torch.equal(processor(torch.full((4, 2), last), scores), scores)
     ended = torch.full_like(scores, -torch.inf)
     assert torch.equal(processor(torch.full((4, 2), far), ended), ended)
