@@ -284,11 +284,9 @@ def worth_of(sentences: Sequence[str], block: str | None, numbers: Sequence[int]
 
     What `salience` says of a sentence, by its place and its words, is true of what is written, not of what is said.
     """
-    return (
-        Words(sentences).centrality()
-        if block == "turn"
-        else salience(sentences, numbers if block == "article" else None)
-    )
+    if block == "turn":
+        return Words(sentences).centrality()
+    return salience(sentences, numbers if block == "article" else None)
 
 
 def best_sentences(
