@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from .documents import STDIN
-from .errors import MistakeError, say, state
+from .errors import MistakeError, local_path, say, state
 from .extractive import is_extractive
 from .loading import check_checkpoint, load_pipeline
 
@@ -34,7 +34,7 @@ def run_book(
     if output is not None and output.is_file():
         raise MistakeError(f"--output: with --book it is a folder, and {output} is a file")
     if output is not None:
-        source = Path(os.path.expanduser(book))
+        source = local_path(book)
         if os.path.isdir(source) and output.resolve().is_relative_to(source.resolve()):
             raise MistakeError(f"--output: {output} is in the book's folder, where {PAGE} would be a chapter")
         if output.resolve() == source.resolve().parent and source.name in (PAGE, TREE):

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .errors import MistakeError, say
+from .errors import MistakeError, local_path, say
 
 
 DATA_SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv")
@@ -188,7 +188,7 @@ def open_documents(
             elif not name:
                 raise MistakeError("INPUT: an empty string names nothing; for this folder, give '.'")
             else:
-                path = Path(os.path.expanduser(name))
+                path = local_path(name)
                 if not os.path.exists(path):  # the functions of `os`, to which a text is the name of no file
                     is_long = len(name) > LONGEST_NAME
                     called = f"{name[:LONGEST_NAME]!r}…" if is_long else repr(name)

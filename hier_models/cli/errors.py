@@ -57,6 +57,11 @@ def mistakes(what: str, *kinds: type[Exception]) -> Iterator[None]:
         raise MistakeError(f"{what}: {first_paragraph(error)}") from error
 
 
+def local_path(name: str | Path) -> Path:
+    """The file that a name stands for; one that only looks as if it began with somebody's home is left as it is."""
+    return Path(os.path.expanduser(name))  # `Path.expanduser` raises a RuntimeError, of ~$report.docx for example
+
+
 def check_parent(file: Path, option: str) -> None:
     """Refuse a file, or folder, to be written into a folder that is not there."""
     if not file.absolute().parent.is_dir():

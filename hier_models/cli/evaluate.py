@@ -15,7 +15,7 @@ from ..families import FAMILIES
 from ..journal import is_begun
 from . import loading, options
 from .documents import PHRASES, QUERY
-from .errors import MistakeError, check_not_the_data, check_parent, given, mistakes, say
+from .errors import MistakeError, check_not_the_data, check_parent, given, local_path, mistakes, say
 from .extractive import check_options, is_extractive, load_extractive
 from .options import Dtype, InputsFirst, command
 from .reporting import rouge_table, selected_rows_table, tokens_were
@@ -78,7 +78,7 @@ def evaluate(
     """Summarize or translate documents, and score the summaries or translations."""
     if not data:
         raise MistakeError("DATA: an empty string names nothing; for this folder, give '.'")
-    path = Path(data).expanduser()
+    path = local_path(data)
     _check_outputs(path, {"--predictions": predictions, "--json": json_file})
     if task not in (None, Task.summarization) and resolve_checkpoint(model) != model:
         raise MistakeError(f"--task {task}: {model} makes summaries; give another model with -m")

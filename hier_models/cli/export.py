@@ -9,7 +9,7 @@ import typer
 
 from ..checkpoints import MINI_NAME, resolve_checkpoint
 from . import options
-from .errors import MistakeError, first_paragraph, mistakes, say
+from .errors import MistakeError, first_paragraph, local_path, mistakes, say
 from .loading import check_checkpoint, quiet
 from .options import InputsFirst, command
 
@@ -41,7 +41,7 @@ def export(
     check_checkpoint(model)
     called, model = model, resolve_checkpoint(model)
     for name, target in (("FOLDER", folder), ("--onnx", onnx), ("--page", page)):
-        if target is not None and target.resolve() == Path(model).expanduser().resolve():
+        if target is not None and target.resolve() == local_path(model).resolve():
             raise MistakeError(f"{name}: {target} is the checkpoint itself; give another folder")
     loaded, processor = _load(model)
     from .. import hub

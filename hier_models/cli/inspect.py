@@ -12,7 +12,7 @@ from ..checkpoints import MINI_NAME, resolve_checkpoint
 from ..families import Family
 from . import loading, options
 from .documents import PHRASES, STDIN_NAME, open_documents, read_text
-from .errors import MistakeError, check_not_the_data, check_parent, given, mistakes, say
+from .errors import MistakeError, check_not_the_data, check_parent, given, local_path, mistakes, say
 from .extractive import is_extractive
 from .jobs import check_query
 from .options import Dtype, InputsFirst, command
@@ -52,8 +52,8 @@ def inspect_attention(
             raise MistakeError(f"--output: got {file}; it must end in .html or .png")
         check_parent(file, "--output")
         for read in (inputs, summary):
-            if read is not None and os.path.isfile(os.path.expanduser(read)):
-                check_not_the_data(file, "--output", Path(os.path.expanduser(read)))
+            if read is not None and os.path.isfile(local_path(read)):
+                check_not_the_data(file, "--output", local_path(read))
     if ".png" in suffixes:
         from ..inspection.pages import require_matplotlib
 

@@ -17,7 +17,7 @@ from ..cores import on_cores
 from ..journal import Journal, digest
 from ..locks import held
 from .documents import COMPRESSED, KINDS, PHRASES, QUERY, Documents, open_documents, say_left_out
-from .errors import MistakeError, check_not_the_data, check_parent, mistakes, say, state
+from .errors import MistakeError, check_not_the_data, check_parent, local_path, mistakes, say, state
 from .loading import check_checkpoint, check_highlights, given_only, load_pipeline, making_of
 from .options import Dtype
 from .ray_cluster import LOCK, absolute, check_folder, cluster, make_on_ray
@@ -92,7 +92,7 @@ def run_job(
     if output is not None:
         check_parent(output, "--output")
         for name in inputs or ():
-            check_not_the_data(output, "--output", Path(os.path.expanduser(name)))
+            check_not_the_data(output, "--output", local_path(name))
     check_checkpoint(model)
     with ExitStack() as stack:
         documents = stack.enter_context(open_documents(inputs, text_column, set_aside, phrases_column))

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from . import options
-from .errors import MistakeError, check_parent, mistakes, say
+from .errors import MistakeError, check_parent, local_path, mistakes, say
 from .loading import given_only
 from .options import command
 from .predictions import (
@@ -39,7 +39,7 @@ def judge(
     if votes:
         if predictions or output is not None:
             raise MistakeError("--votes: counts votes on pairs that are there; leave out --predictions and --output")
-        _count(Path(data).expanduser(), votes)
+        _count(local_path(data), votes)
         return
     files = read_named("--predictions", predictions)
     if len(files) != 2 or output is None:

@@ -17,7 +17,7 @@ import typer
 from typer.core import TyperCommand
 
 from ..checkpoints import is_hub_id
-from .errors import MistakeError, P, R, guarded, state
+from .errors import MistakeError, P, R, guarded, local_path, state
 
 
 HELP = Path(__file__).parent / "help"
@@ -114,14 +114,14 @@ def _refuse_model_first(inputs: list[str], command: str, words: list[str]) -> No
     as_given = next(word for word in words if Path(word) == Path(first))
     words.remove(as_given)
     rest = [*words[:8], *(["..."] if len(words) > 8 else [])]
-    what = "is a model" if os.path.isdir(os.path.expanduser(first)) else "is no file or folder"
+    what = "is a model" if os.path.isdir(local_path(first)) else "is no file or folder"
     as_meant = shlex.join(["hier-models", command, *rest, "-m", as_given])
     raise MistakeError(f"{as_given!r} {what}; the model is given with -m: {as_meant}")
 
 
 def _is_model(name: str, alone: bool) -> bool:
     """Tell a checkpoint from documents, and a model on the Hub too unless it may be a dataset or a missing file."""
-    path = Path(os.path.expanduser(name))
+    path = local_path(name)
     if os.path.exists(path):
         weights = [*path.glob("*.safetensors"), *path.glob("pytorch_model*.bin")]
         return bool(weights) and (path / "config.json").is_file()

@@ -9,7 +9,7 @@ import typer
 
 from ..checkpoints import resolve_checkpoint
 from . import options
-from .errors import MistakeError, mistakes, say
+from .errors import MistakeError, local_path, mistakes, say
 from .loading import check_checkpoint, quiet, required
 from .options import InputsFirst, command
 
@@ -43,7 +43,7 @@ def fit_phrases(
     if output is not None and output.exists() and not output.is_dir():
         raise MistakeError(f"--output: {output} is a file; give a folder")
     model = resolve_checkpoint(model)
-    folder = Path(model).expanduser()
+    folder = local_path(model)
     if output is None and not folder.is_dir():
         raise MistakeError(f"--output: {model!r} is on the Hub; give a folder to save the processor to")
     quiet()
@@ -60,7 +60,7 @@ def fit_phrases(
     if finder == TF_IDF:
         if documents is None:
             raise MistakeError("DOCUMENTS are missing, whose phrases are counted: a file, or the id of a dataset")
-        path = Path(documents).expanduser()
+        path = local_path(documents)
         found: dict[str, Any] = {"split": split, "config_name": config_name, "revision": revision}
         columns: dict[str, Any] = {"text_column": text_column, "summary_column": "", "source_kind": source_kind}
         rows = load_documents(path if path.exists() else documents, **columns, **found, streaming=True)

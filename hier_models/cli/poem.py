@@ -12,7 +12,7 @@ import typer
 
 from . import options
 from .documents import DATA_SUFFIXES, data_suffix, read_stdin, read_text
-from .errors import MistakeError, check_parent, mistakes, say
+from .errors import MistakeError, check_parent, local_path, mistakes, say
 from .jobs import POEMS, output_path, run_job, writes_lines
 from .loading import generation_settings, load_pipeline, required
 from .options import Dtype, InputsFirst, command
@@ -89,7 +89,7 @@ def poem(
 
 def _file(text: str) -> Path | None:
     """The file or folder that TEXT names; None if it is the text itself."""
-    path = Path(os.path.expanduser(text))
+    path = local_path(text)
     return path if text and os.path.exists(path) else None  # `Path.exists` refuses texts that are too long for a name
 
 

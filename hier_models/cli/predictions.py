@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from .documents import KINDS, free_name
-from .errors import MistakeError, mistakes
+from .errors import MistakeError, local_path, mistakes
 from .loading import quiet
 
 
@@ -44,8 +44,8 @@ def read_named(option: str, given: list[str] | None) -> dict[str, str]:
     found: dict[str, str] = {}
     for entry in given or []:
         name, equals, value = entry.partition("=")
-        if not equals or "/" in name or os.path.exists(os.path.expanduser(entry)):
-            path = Path(os.path.expanduser(entry))
+        if not equals or "/" in name or os.path.exists(local_path(entry)):
+            path = local_path(entry)
             name, value = (path.name if path.is_dir() or option == "--model" else path.stem), entry
         if not value:
             raise MistakeError(f"{option}: got {entry!r}; write NAME=VALUE, or only the value")
@@ -60,13 +60,13 @@ def read_named(option: str, given: list[str] | None) -> dict[str, str]:
 def check_predictions(files: Mapping[str, str]) -> None:
     """Refuse, before the work begins, files that are not there."""
     for name, file in files.items():
-        if not Path(file).expanduser().is_file():
+        if not local_path(file).is_file():
             raise MistakeError(f"--predictions: there is no file {file!r} (for {name})")
 
 
 def read_predictions(files: Mapping[str, str]) -> dict[str, list[dict[str, Any]]]:
     """Read what each system wrote."""
-    return {name: read_rows(Path(file).expanduser()) for name, file in files.items()}
+    return {name: read_rows(local_path(file)) for name, file in files.items()}
 
 
 def have_references(given: Mapping[str, list[dict[str, Any]]]) -> bool:
@@ -98,7 +98,7 @@ def load_test_set(
     quiet()
     from ..data import load_documents
 
-    path = Path(data).expanduser()
+    path = local_path(data)
     rows: Any = load_documents(
         path if path.exists() else data, split=split, text_column=text_column, summary_column=summary_column, **on_hub
     )

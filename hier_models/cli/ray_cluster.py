@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..journal import digest
 from .documents import COMPRESSED, DATA_SUFFIXES, Documents
-from .errors import MistakeError, check_parent, lacks_memory, mistakes, state
+from .errors import MistakeError, check_parent, lacks_memory, local_path, mistakes, state
 
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def cluster(address: str) -> Iterator[None]:
 
 def absolute(name: str) -> str:
     """Make a path one that is found in any folder; the id of a model on the Hub stays."""
-    return str(Path(name).expanduser().absolute()) if Path(name).expanduser().exists() else name
+    return str(local_path(name).absolute()) if local_path(name).exists() else name
 
 
 def make_on_ray(

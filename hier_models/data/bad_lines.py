@@ -82,7 +82,7 @@ def check_set_aside_file(
     resolved = path.resolve()
     if any(resolved == file.resolve() for file, _ in files):
         raise ValueError(f"set_aside_file: {path} is a file of the source and would be overwritten; name another file")
-    folder = Path(source).expanduser().resolve() if files and isinstance(source, str | os.PathLike) else None
+    folder = Path(os.path.expanduser(source)).resolve() if files and isinstance(source, str | os.PathLike) else None
     if folder is not None and folder.is_dir() and resolved.is_relative_to(folder):
         raise ValueError(f"set_aside_file: {path} lies in the folder of the source, which is read; put it elsewhere")
     if not path.exists():

@@ -27,7 +27,7 @@ def local_files(source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]
         return files
     if source == "":
         raise ValueError("source: an empty string names nothing; for this folder, give '.'")
-    path = Path(source).expanduser()
+    path = Path(os.path.expanduser(source))
     if path.is_file():
         if data_suffix(path) not in (*DATA_SUFFIXES, *DOCUMENT_SUFFIXES):
             instead = INSTEAD.get(data_suffix(path), f"it must end in {ENDINGS}")

@@ -19,6 +19,7 @@ from .markup import REFERENCES, Block
 
 
 PAGES_THAT_TAKE_A_WHILE = 100
+WHOLE = "is it whole? Download or export it again"
 # A footnote's mark among the words, until it is known whether the footnote is there.
 _MARK, _MARK_END = "\ue000", "\ue001"
 _MARKED = re.compile(f"{_MARK}(.*?){_MARK_END}")
@@ -101,7 +102,7 @@ def pdf_blocks(content: bytes, name: str) -> tuple[list[Block], str, Counter[str
         if error.err_code == pypdfium2.raw.FPDF_ERR_PASSWORD:
             hint = "save a copy without it (qpdf --decrypt --password=… in.pdf out.pdf)"
             raise ValueError(f"{name} is encrypted and wants a password; {hint}") from error
-        raise ValueError(f"{name} is a broken PDF ({error}); is it whole? Download or export it again") from error
+        raise ValueError(f"{name} is a broken PDF ({error}); {WHOLE}") from error
     try:
         pages = _read_pages(document, name)
         metadata = str(document.get_metadata_dict().get("Title") or "").strip()
@@ -155,8 +156,7 @@ def _read_pages(document: Any, name: str) -> list[list[_Line]]:
             page = document[number]
             text = page.get_textpage()
         except PdfiumError as error:
-            hint = "is it whole? Download or export it again"
-            raise ValueError(f"{name} is a broken PDF (page {number + 1}: {error}); {hint}") from error
+            raise ValueError(f"{name} is a broken PDF (page {number + 1}: {error}); {WHOLE}") from error
         pages.append(list(_lines_of_page(text.raw, number + 1)))
         text.close()
         page.close()

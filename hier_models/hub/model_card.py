@@ -56,7 +56,7 @@ class CardDetails:
     evaluated_on: str | None = None
     intended_use: str | None = None
     limits: str | None = None
-    tags: list[str] = field(default_factory=list)
+    tags: str | list[str] = field(default_factory=list)
 
     @classmethod
     def from_trainer(cls, trainer: Any, **details: Any) -> "CardDetails":
@@ -90,7 +90,7 @@ def model_card(model: Any, details: CardDetails, *, source: str, code: Iterable[
     generates = config.is_encoder_decoder and model.can_generate()
     head = None if generates else HEADS.get(task_of(config)) or HEADS.get(auto_class)
     task = task_of(config) if generates else head["task"] if head else None
-    datasets = [details.datasets] if isinstance(details.datasets, str) else details.datasets
+    datasets, tags = ([value] if isinstance(value, str) else value for value in (details.datasets, details.tags))
     data_name = details.evaluated_on  # a result needs to say what it was measured on
     results = [
         EvalResult(task or "feature-extraction", data_name, data_name, _metric_type(name), value, metric_name=name)
@@ -105,7 +105,7 @@ def model_card(model: Any, details: CardDetails, *, source: str, code: Iterable[
         license=details.license,
         base_model=base if base and is_hub_id(base) else None,
         datasets=datasets,
-        tags=list(dict.fromkeys(["hier_models", config.model_type, *details.tags])),
+        tags=list(dict.fromkeys(["hier_models", config.model_type, *(tags or ())])),
         metrics=sorted({_metric_type(name) for name in details.metrics}) or None,
         model_name=details.name if results else None,
         eval_results=results or None,
@@ -143,14 +143,14 @@ def card_details(card: CardDetails | Mapping[str, Any] | None) -> CardDetails:
     if unknown := [name for name in card if name not in known]:
         raise ValueError(f"`card` has unknown entries {unknown}; it can have {', '.join(known)}.")
     given = {name: value for name, value in card.items() if value is not None}  # of a file, an entry that is empty
-    if isinstance(given.get("tags"), str):
-        given["tags"] = [given["tags"]]
     for name in ("hyperparameters", "metrics"):
         if not isinstance(given.get(name, {}), Mapping):
             raise ValueError(f"`card` needs names and values as {name}, got {given[name]!r}.")
     for name, value in given.get("metrics", {}).items():
-        if not isinstance(value, int | float):
-            raise ValueError(f"`card` needs a number for each of the metrics, got {value!r} for {name}.")
+        try:
+            math.isfinite(value)
+        except TypeError:
+            raise ValueError(f"`card` needs a number for each of the metrics, got {value!r} for {name}.") from None
     return CardDetails(**given)
 
 

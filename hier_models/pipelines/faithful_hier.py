@@ -90,6 +90,8 @@ class WordPieces:
         self.ends: list[tuple[str, bool]] = []  # of each token: the word it ends with, and whether that begins there
         for number, text in enumerate(self.texts):
             self._add(number, text)
+        self.words_alone = {number for number, (word, begins) in enumerate(self.ends) if word and begins}
+        self.go_on = {number for number, (word, begins) in enumerate(self.ends) if word and not begins}
         self.longest = max((len(text) for table in (self.behind, self.inside) for text in table), default=0)
         self._needed: dict[str, int] = {"": 0}  # of ends of words, as they were asked for
         # As they are, and without the capitals and accents that the tokenizer takes away.
@@ -276,18 +278,15 @@ class NoDoubledWordLogitsProcessor(LogitsProcessor):
     """
 
     def __init__(self, word_pieces: WordPieces, sources: Sequence[Sequence[int]]) -> None:
-        self.is_word = [bool(word) and begins for word, begins in word_pieces.ends]
-        goes_on = {number for number, (word, begins) in enumerate(word_pieces.ends) if word and not begins}
-        self.may_follow = [
-            {one for one, after in pairwise(ids) if after == one or after in goes_on} for ids in sources
-        ]
+        self.words, go_on = word_pieces.words_alone, word_pieces.go_on
+        self.may_follow = [{one for one, two in pairwise(ids) if two == one or two in go_on} for ids in sources]
 
     def __call__(self, input_ids: torch.LongTensor, scores: torch.FloatTensor) -> torch.FloatTensor:
         """Take each row's last word away."""
         each = len(scores) // len(self.may_follow)
         last = input_ids[:, -1:]
         doubles = [
-            number < len(self.is_word) and self.is_word[number] and number not in self.may_follow[row // each]
+            number in self.words and number not in self.may_follow[row // each]
             for row, number in enumerate(last[:, 0].tolist())
         ]
         rows = torch.tensor(doubles, device=scores.device)[:, None]

@@ -570,6 +570,7 @@ def test_a_page_on_standard_input(beginning: str):
 def test_names_with_a_tilde(checkpoint: str) -> None:
     """As Word leaves them beside a document that is open."""
     mistake("summarize", "~$report.docx", "-m", checkpoint, "-o", "out.jsonl", says="~$report.docx")
+    mistake("evaluate", "~$rows.jsonl", "-m", checkpoint, says="~$rows.jsonl")
 
 
 @pytest.mark.parametrize(("output", "ray"), [("out.ndjson", None), ("out", "local")])

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from huggingface_hub import ModelCard
@@ -426,6 +427,10 @@ def test_the_card_may_have_empty_entries_and_long_ones(tiny_model, processor, tm
     card = ModelCard.load(folder / "README.md")
     assert card.data.tags == ["hier_models", "hat_bart", "news"]
     assert "a model of long long" in card.content
+    details = CardDetails(tags="news", metrics={"rouge1": np.float32(0.5)})
+    folder = hier_models.export(tiny_model, processor, tmp_path / "other", card=details)
+    assert ModelCard.load(folder / "README.md").data.tags == ["hier_models", "hat_bart", "news"]
+    hier_models.export(tiny_model, processor, tmp_path / "third", card={"metrics": {"rouge1": np.float32(0.5)}})
 
 
 def test_card_of_a_training_folder_names_no_path(tiny_model, processor, tmp_path):
