@@ -16,7 +16,7 @@ import torch
 import transformers
 from accelerate import cpu_offload
 from accelerate.utils import convert_outputs_to_fp32, extract_model_from_parallel
-from transformers import AutoConfig, Cache, EncoderDecoderCache, PreTrainedModel
+from transformers import AutoConfig, Cache, DynamicCache, EncoderDecoderCache, PreTrainedModel
 
 import hier_models
 from hier_models.families import FAMILIES
@@ -129,6 +129,30 @@ def test_cached_decoding_equals_uncached(model, batch, target):
         cache = outputs.cache
         steps.append(outputs.logits)
     assert_close(torch.cat(steps, dim=1), expected)
+
+
+@decoders_only
+@pytest.mark.parametrize("is_checkpointed", [False, True])
+def test_generates_in_training_what_it_generates(case, batch, is_checkpointed):
+    """As reinforcement learning does, on a model that drops attention weights; next to none here."""
+    drops = {"attention_dropout": 1e-9} if hasattr(case.make_config(), "attention_dropout") else {}
+    settings = {"max_new_tokens": 8, "output_logits": True, "return_dict_in_generate": True}
+    expected = make_model(case, dropout=0.0, **drops).generate(**batch, **settings)
+    model = make_model(case, dropout=0.0, **drops).train()
+    if is_checkpointed:
+        model.activation_checkpointing_enable()
+    found = model.generate(**batch, **settings)
+    assert torch.equal(found.sequences, expected.sequences)
+    assert_close(torch.cat(found.logits), torch.cat(expected.logits), 1e-4)  # dropout rounds in another order
+
+
+@static_decoders_only
+def test_a_cache_that_is_no_pair_is_for_the_target(model, batch, target):
+    expected = model(**batch, decoder_input_ids=target).logits
+    cache = DynamicCache(config=model.config)
+    for cut in (target[:, :3], target[:, 3:]):
+        found = model(**batch, decoder_input_ids=cut, cache=cache, use_cache=True).logits
+    assert_close(found, expected[:, 3:])
 
 
 @decoders_only

@@ -165,6 +165,8 @@ class BartBodyDecoder(nn.Module):
             hierarchical_hidden_states, hierarchical_attention_mask = upper
         if use_cache and cache is None:
             cache = EncoderDecoderCache(DynamicCache(config=self.config), DynamicCache(config=self.config))
+        elif cache is not None and encoder_hidden_states is not None and not isinstance(cache, EncoderDecoderCache):
+            cache = EncoderDecoderCache(cache, DynamicCache(config=self.config))  # the source's keys are not for it
         past_length = cache.get_seq_length() if cache is not None else 0
         check_decoded(self.config, cache, inputs_embeds.shape[1], self.positions_field)
         position_ids = torch.arange(inputs_embeds.shape[1], device=inputs_embeds.device) + past_length
@@ -378,7 +380,7 @@ def attend(
         attend_with_kernel(query, key, value, attended.transpose(1, 2), spans, None, attention.scaling)
         return attended, None
     if drops_fast(attention, attention.dropout, query, mask):
-        if mask is None and attention.is_causal:
+        if mask is None and attention.is_causal and query.shape[2] > 1:  # one that is generated sees all before it
             mask = torch.ones(query.shape[2], key.shape[2], dtype=torch.bool).tril_()[None, None]
         return attend_with_dropout(query, key, value, mask, dropout, attention.scaling).transpose(1, 2), None
     return implementation(attention, query, key, value, mask, dropout=dropout, scaling=attention.scaling, **kwargs)

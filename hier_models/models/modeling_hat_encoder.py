@@ -218,6 +218,7 @@ class HatEncoderForMaskedLM(HatEncoderHead):
     def set_output_embeddings(self, new_embeddings: nn.Linear) -> None:
         """Replace the last layer of the head."""
         self.lm_head.decoder = new_embeddings
+        self.lm_head.bias = nn.Parameter(new_embeddings.bias.detach().clone())  # a second name of it, where tied
 
     def _predict(self, outputs: Any, inputs: dict[str, Any]) -> Any:
         return self.lm_head(outputs.last_hidden_state)  # (batch, tokens, vocab_size)

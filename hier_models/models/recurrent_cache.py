@@ -113,7 +113,7 @@ def begin_steps(
 ) -> tuple[RecurrentCache | None, Any, torch.Tensor | None, bool]:
     """What a target goes on from: cache, what attention needs of the source, state, and whether it is to be kept."""
     use_cache = decoder.config.use_cache if use_cache is None else use_cache
-    if decoder.training and decoder.step.gradient_checkpointing:
+    if decoder.training and decoder.step.gradient_checkpointing and torch.is_grad_enabled():
         use_cache = False
     own = cache if isinstance(cache, RecurrentCache) else None  # generation makes an empty one of Transformers'
     if own is None and cache is not None and cache.get_seq_length():

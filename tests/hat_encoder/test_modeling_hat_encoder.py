@@ -506,17 +506,18 @@ class TestLoss:
 
 
 class TestResizing:
+    @pytest.mark.parametrize("is_tied", [True, False])
     @pytest.mark.parametrize("vocab_size", [71, 55])
-    def test_the_head_of_masked_lm_follows(self, vocab_size, tmp_path):
-        model = make_model(HatEncoderForMaskedLM)
+    def test_the_head_of_masked_lm_follows(self, vocab_size, is_tied, tmp_path):
+        model = make_model(HatEncoderForMaskedLM, tie_word_embeddings=is_tied)
         ids = make_ids(9).clamp(max=54)
         before = model(ids).logits
         model.resize_token_embeddings(vocab_size)
         after = model(ids, labels=ids).logits
         assert after.shape[-1] == vocab_size == model.config.vocab_size
         torch.testing.assert_close(after[..., :55], before[..., :55])
-        assert model.lm_head.decoder.weight is model.roberta.embeddings.word_embeddings.weight
-        assert model.lm_head.decoder.bias is model.lm_head.bias
+        assert (model.lm_head.decoder.weight is model.roberta.embeddings.word_embeddings.weight) == is_tied
+        assert (model.lm_head.decoder.bias is model.lm_head.bias) == is_tied
         model.save_pretrained(tmp_path)
         loaded = HatEncoderForMaskedLM.from_pretrained(tmp_path)
         torch.testing.assert_close(loaded(ids).logits, after)
