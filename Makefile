@@ -104,8 +104,8 @@ install: $(VENV)/stamp-dev ## Set up the virtual environment, with everything fo
 
 install-demo: $(VENV)/stamp-demo ## Set up the virtual environment, with what the demo needs
 
-clean: ## Remove caches and what was built or written by the demo
-	rm -rf build dist site outputs runs .mypy_cache .pytest_cache .ruff_cache .hypothesis
+clean: ## Remove caches and what was built or written by the demo; trained models, in runs, stay
+	rm -rf build dist site outputs/demo .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -not -path './.venv*' -prune -exec rm -rf {} +
 
 distclean: clean ## Remove the virtual environments and the conformance cache too

@@ -48,7 +48,8 @@ def main(
     max_source_length: Annotated[int, typer.Option(min=1, help="Tokens that are read of a document.")] = 320,
 ) -> None:
     """Print for each model how often the right row has the most attention."""
-    rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    with file.open(encoding="utf-8") as lines:
+        rows = [json.loads(line) for line in lines]
     typer.echo(f"chance: {100 * np.mean([1 / len(row['sentences']) for row in rows]):.1f} %, of {len(rows)} documents")
     typer.echo(f"the words of the reference: {100 * np.mean(by_words(rows)):.1f} %")
     for path in models:

@@ -49,8 +49,8 @@ def main() -> None:
     files = {"train": "last", "validation": "compared_validation", "test": "compared_test"}
     titles, parts = TitlePhrases(load_stopwords("en"), lengths=(1, 2, 3)), {}
     for part, name in files.items():
-        lines = (PAIRS / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
-        rows = [json.loads(line) for line in tqdm(lines, desc=part, unit=" documents")]
+        with (PAIRS / f"{name}.jsonl").open(encoding="utf-8") as lines:
+            rows = [json.loads(line) for line in tqdm(lines, desc=part, unit=" documents")]
         parts[part] = [{**row, "documents": [row["document"]], "title_phrases": of_title(titles, row)} for row in rows]
     finder = tagger and ImportantPhrases(tagger, load_stopwords("en"))
     for part, rows in with_phrases_of_summaries(parts).items():

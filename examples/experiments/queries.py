@@ -45,7 +45,7 @@ from hier_models.training.metrics import score_documents
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "mini"))
 from prepare import is_development, shortened
-from scores import kept
+from scores import kept, weights_of
 
 
 READ = 320  # tokens
@@ -222,9 +222,10 @@ def scores(folder: Path, output: Path, names: list[str]) -> None:
     output.mkdir(parents=True, exist_ok=True)
     paths = {name: output / f"{name.partition('=')[0]}.jsonl" for name in names}
     done = {name: kept(path) for name, path in paths.items()}
+    weights = {name: weights_of(name) for name in names}
 
     def key(name: str, row: Row) -> str:
-        return digest([name, row[structure(row)], row["query"]])
+        return digest([name, weights[name], row[structure(row)], row["query"]])
 
     answering: dict[str, Callable[[list[Row]], list[str]]] = {}
     for start in tqdm(range(0, len(rows), AT_A_TIME), desc="Answering", disable=None):

@@ -6,7 +6,8 @@
 
 Every system is told how long the reference is, as one of three lengths: a model by `length`, lead and its like by one,
 three or eight sentences, SmolLM2 in words. Summaries are kept in OUTPUT/SYSTEM/DOMAIN.jsonl; the same command goes on
-with those that are missing, and others find those of the same system, document and length. In percent: `facts`,
+with those that are missing, and others find those of the same system, weights, document and length. Where the code has
+changed since, give another OUTPUT. In percent: `facts`,
 numbers and names (words with a capital inside of a sentence) of the summaries that stand in the document; `repeated`,
 trigrams that a summary has before; `finished`, summaries that end in a full stop or its like, without lines, which may
 be titles. `seconds` a document takes alone (median), and `memory` of the process in MB, are those of this machine with
@@ -16,6 +17,7 @@ paraphrase 50 to 65, of texts that have nothing in common about 5.
 """
 
 import argparse
+import hashlib
 import json
 import resource
 import statistics
@@ -82,6 +84,16 @@ def system(name: str) -> Summarize:
     return lambda document, length: pipe(document, length=length)[0]["summary_text"]
 
 
+def weights_of(name: str) -> str:
+    """A digest of a system's weights and settings, the same for all that are no folder."""
+    path = name.partition("=")[2] or name
+    folder = Path(hier_models.MINI if path == "mini" else path)
+    hashed = hashlib.sha256()
+    for file in sorted([*folder.glob("*.safetensors"), *folder.glob("*config.json")]):
+        hashed.update(file.read_bytes())
+    return hashed.hexdigest()
+
+
 def kept(path: Path) -> dict[str, dict]:
     """What was written to a file before, by the digest of what it was written for; without one, nobody knows."""
     lines = path.read_text(encoding="utf-8").split("\n") if path.exists() else []
@@ -100,7 +112,8 @@ def summaries(name: str, rows: list[dict], domain: str, output: Path, summarize:
     path = output / name.partition("=")[0] / f"{domain}.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
     done = kept(path)
-    keys = [digest([name, row["document"], row["length"]]) for row in rows]
+    weights = weights_of(name)
+    keys = [digest([name, weights, row["document"], row["length"]]) for row in rows]
     with path.open("a", encoding="utf-8") as file:
         for key, row in tqdm([*zip(keys, rows, strict=True)], desc=f"{name}: {domain}", disable=None):
             if key in done:

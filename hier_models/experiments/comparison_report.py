@@ -125,7 +125,8 @@ def _curve(folder: Path, run: Mapping[str, Any]) -> dict[str, Any]:
         for part, key in (("train", "loss"), ("validation", "eval_loss"))
     }
     name = _metric_of_best(training)
-    found = {entry["step"]: entry[f"eval_{name}"] for entry in history if f"eval_{name}" in entry}
+    scored = {entry["step"]: entry[f"eval_{name}"] for entry in history if f"eval_{name}" in entry}
+    found = {step: score for step, score in scored.items() if math.isfinite(score)}
     # As in Transformers: unless it is said, less is better of losses alone.
     said = training.get("greater_is_better")
     better = max if (not name.endswith("loss") if said is None else said) else min
@@ -239,8 +240,9 @@ def _table(comparison: Comparison, results: Mapping[str, Any]) -> str:
 
 def _best(metric: str, variants: Mapping[str, Any]) -> list[str]:
     found = {name: variant["metrics"][metric] for name, variant in variants.items() if metric in variant["metrics"]}
+    found = {name: value for name, value in found.items() if math.isfinite(value["mean"])}
     higher = all(value["higher_is_better"] for value in found.values())
-    best = (max if higher else min)(value["mean"] for value in found.values())
+    best = (max if higher else min)((value["mean"] for value in found.values()), default=None)
     return [name for name, value in found.items() if value["mean"] == best]
 
 

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import math
 import signal
 import sys
 from pathlib import Path
@@ -502,6 +503,20 @@ def test_learning_curves(tmp_path, monkeypatch):
     comparison_report.draw_curves(tmp_path / "curves.png", "Which of $n_$ and $m^$?", curves)
     assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
     assert lines == [([[2], [3.0]], "a (2 seeds)"), ([[1], [5.0]], "b"), ([[1], [6.0]], "b")]
+
+
+def test_what_diverged_is_not_the_best_nor_hides_it(tmp_path):
+    def variants(*means):
+        metrics = ({"loss": {"mean": mean, "higher_is_better": False}} for mean in means)
+        return {name: {"metrics": metric} for name, metric in zip("abc", metrics, strict=False)}
+
+    assert comparison_report._best("loss", variants(math.nan, 1.0, 2.0)) == ["b"]
+    assert comparison_report._best("loss", variants(math.nan)) == []
+    history = [{"step": step, "eval_loss": loss} for step, loss in ((1, math.nan), (2, 3.0), (3, 2.0))]
+    (tmp_path / "trainer_state.json").write_text(json.dumps({"log_history": history}), encoding="utf-8")
+    curve = comparison_report._curve(tmp_path, {"recipe": {"training": {"metric_for_best_model": "eval_loss"}}})
+    assert curve["best_step"] == 3
+    assert curve["still_improving"]
 
 
 EQUAL = {"encoder": {1: 3.0}, "decoder": {1: 3.0}}
