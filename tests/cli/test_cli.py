@@ -54,6 +54,12 @@ def test_commands_that_share_an_option_say_their_own_of_it():
         assert says in " ".join(run(name, "--help").stdout.replace("│", " ").split())
 
 
+def test_help_names_the_extras_whole():
+    printed = " ".join(run("summarize", "--help").stdout.replace("│", " ").split())
+    assert 'pip install "hier_models[files]"' in printed
+    assert "Needs hier_models[ray]." in printed
+
+
 def test_help_does_not_load_torch():
     code = (
         "import sys; sys.argv = ['hier-models', *sys.argv[1:]]\n"
