@@ -83,6 +83,10 @@ LONGEST = 220  # words of a summary that is learned; it is kept to the end of a 
 SPOKEN = ("mts_dialog", "primock57", "qmsum", "meqsum")  # few, and dialogues are summed up in other words
 LEAST_SPOKEN = 0.4
 MOST_SENTENCES, LEAST_F1 = 8, 0.2  # of an extract
+PART, PARTS = range(120, 321), 4  # words of a part with gaps, and most parts of a text
+GAP, STAYS = "_", 0.3  # what stands for a sentence that is asked for, and how many of these stay where they are
+LEAST_USABLE = 4  # sentences of a part with gaps that may be asked for
+ASKED = {(15, 25): 2, (40, 105): 6, (110, 150): 2}  # words of what is asked for: how often; so there are three lengths
 TITLES, KEPT_TITLES, KEPT_SUMMARIES = ("acl_titles", "advisory_titles", "meqsum", "scitldr_a"), 0.5, 0.3
 WORD = re.compile(r"[^\W_]+")
 SENTENCE_END = re.compile(r"[.!?][\"')\]]*\s+$")
@@ -226,6 +230,40 @@ def well_supported(train: list[dict[str, str]], generator: random.Random) -> lis
     return rows
 
 
+def with_gaps(text: str, generator: random.Random) -> list[dict[str, str]]:
+    """Pairs of a text's parts: their sentences that are most like all others are to be written, most taken out.
+
+    Source: Zhang et al., 2020 (PEGASUS), section 3.1, gap sentences; some stay, so that there is something to copy.
+    """
+    sentences = [text[a:b].strip() for a, b in split_sentences(text, "english")]
+    sizes = [len(sentence.split()) for sentence in sentences]
+    parts, start = [], 0
+    while start < len(sentences):
+        end = start + max(1, sum(total < PART.stop for total in accumulate(sizes[start:])))
+        parts += [slice(start, end)] * (sum(sizes[start:end]) in PART)
+        start = end
+    rows = []
+    for part in generator.sample(parts, min(PARTS, len(parts))):
+        bare = [sentence.rpartition("\n")[2] for sentence in sentences[part]]  # without the heading before it
+        usable = [
+            place
+            for place, sentence in enumerate(bare)
+            if sentence.endswith((".", "!", "?")) and len(sentence.split()) in SENTENCE
+        ]
+        own = [bare[place] for place in usable]
+        room = generator.randint(*generator.choices(list(ASKED), list(ASKED.values()))[0])
+        central = best_sentences(own, [len(one.split()) for one in own], Words(own).centrality(), room)
+        asked = [usable[place] for place in central]
+        if len(usable) < LEAST_USABLE or not asked:
+            continue
+        gaps = {place for place in asked if generator.random() >= STAYS}
+        left = [
+            one.removesuffix(bare[place]) + GAP if place in gaps else one for place, one in enumerate(sentences[part])
+        ]
+        rows.append({"document": " ".join(left), "summary": " ".join(bare[place] for place in asked)})
+    return rows
+
+
 def _units(text: str) -> Counter[tuple[str, ...]]:
     words = [word.casefold() for word in WORD.findall(text)]
     return Counter([*((word,) for word in words), *pairwise(words)])
@@ -334,6 +372,10 @@ def main() -> None:
         rows = [{"text": row["document"]} for place, row in enumerate(rows) if place not in shared]
         generator.shuffle(rows)
         write(arguments.output / "warm_up" / f"{part}.jsonl", rows)
+        if part == "train":
+            its_own = random.Random(2)
+            gaps = (with_gaps(row["text"], its_own) for row in tqdm(rows, desc="gaps", disable=None))
+            write(arguments.output / "pairs" / "gaps.jsonl", [pair for pairs in gaps for pair in pairs])
 
 
 if __name__ == "__main__":

@@ -5,7 +5,9 @@ import gzip
 import json
 import lzma
 import random
+import re
 import sys
+from itertools import chain
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -70,6 +72,18 @@ def test_a_kept_summary_is_of_the_same_document_length_and_system(
     assert written("bee=b", ROWS[:1]) == ["bee=b: Bee Ada."]
     written("bee=a", [{**ROWS[0], "length": "long"}])
     assert scores.calls[4:] == [("bee=b", ROWS[0]["document"], "line"), ("bee=a", ROWS[0]["document"], "long")]
+
+
+def test_a_kept_summary_is_of_the_same_weights(scores: ModuleType, tmp_path: Path) -> None:
+    weights = tmp_path / "bee" / "model.safetensors"
+    write_rows(weights, ROWS)
+    name = f"bee={weights.parent}"
+    for _ in range(2):
+        scores.summaries(name, ROWS, "bees", tmp_path, [scores.system("bee")])
+    assert len(scores.calls) == 4
+    write_rows(weights, ROWS[:1])
+    scores.summaries(name, ROWS, "bees", tmp_path, [scores.system("bee")])
+    assert len(scores.calls) == 8
 
 
 def test_rows_that_were_kept_without_a_digest_are_written_anew(scores: ModuleType, tmp_path: Path) -> None:
@@ -206,6 +220,26 @@ def test_what_is_held_out_is_not_in_the_warm_up(
     warm_up = lines(tmp_path / "out" / "warm_up" / "train.jsonl")
     assert sorted(row["text"] for row in warm_up) == sorted(documents[1:3])
     assert lines(tmp_path / "out" / "warm_up" / "validation.jsonl") == [{"text": documents[3]}]
+    assert (tmp_path / "out" / "pairs" / "gaps.jsonl").exists()
+
+
+def test_of_texts_with_gaps_what_is_asked_for_stands_where_it_was_or_is_missing_there(prepare: ModuleType) -> None:
+    sentences = [sentence for part in range(20) for sentence in re.findall(r"[^.]+\.", text(f"gaps {part}"))]
+    whole = [sentence.strip() for sentence in sentences]
+    whole[0] = f"Of Bees\n{whole[0]}"
+    rows = prepare.with_gaps(" ".join(whole), random.Random(0))
+    assert len(rows) == prepare.PARTS
+    stay, asked_for = 0, 0
+    for row in rows:
+        assert len(row["document"].split()) < prepare.PART.stop
+        parts, asked = row["document"].split(prepare.GAP), re.findall(r"[^.]+\.", row["summary"])
+        missing = [one.strip() for one in asked if one.strip() not in row["document"]]
+        assert len(missing) == len(parts) - 1
+        filled = "".join(chain.from_iterable(zip(parts, [*missing, ""], strict=True)))
+        assert filled in " ".join(whole)
+        stay, asked_for = stay + len(asked) - len(missing), asked_for + len(asked)
+    assert 0 < stay < asked_for
+    assert not prepare.with_gaps("Bees dance. Hives hum.", random.Random(0))
 
 
 def test_sets_are_read_as_they_are_compressed(
