@@ -250,17 +250,18 @@ def with_gaps(text: str, generator: random.Random) -> list[dict[str, str]]:
             for place, sentence in enumerate(bare)
             if sentence.endswith((".", "!", "?")) and len(sentence.split()) in SENTENCE
         ]
-        own = [bare[place] for place in usable]
         room = generator.randint(*generator.choices(list(ASKED), list(ASKED.values()))[0])
+        if len(usable) < LEAST_USABLE:
+            continue
+        own = [bare[place] for place in usable]
         central = best_sentences(own, [len(one.split()) for one in own], Words(own).centrality(), room)
         asked = [usable[place] for place in central]
-        if len(usable) < LEAST_USABLE or not asked:
-            continue
         gaps = {place for place in asked if generator.random() >= STAYS}
         left = [
             one.removesuffix(bare[place]) + GAP if place in gaps else one for place, one in enumerate(sentences[part])
         ]
-        rows.append({"document": " ".join(left), "summary": " ".join(bare[place] for place in asked)})
+        if asked:
+            rows.append({"document": " ".join(left), "summary": " ".join(bare[place] for place in asked)})
     return rows
 
 

@@ -240,6 +240,7 @@ def test_of_texts_with_gaps_what_is_asked_for_stands_where_it_was_or_is_missing_
         stay, asked_for = stay + len(asked) - len(missing), asked_for + len(asked)
     assert 0 < stay < asked_for
     assert not prepare.with_gaps("Bees dance. Hives hum.", random.Random(0))
+    assert not prepare.with_gaps("bees and hives " * 60, random.Random(0))
 
 
 def test_sets_are_read_as_they_are_compressed(
