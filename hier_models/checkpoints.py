@@ -1,17 +1,37 @@
 """Names of checkpoints: of a folder, of a model on the Hub, or of the one that comes with the package."""
 
+import hashlib
 import re
+from collections.abc import Iterable
 from pathlib import Path
+
+from .journal import digest
 
 
 # The checkpoint that comes with the package: what users call it, and its folder.
 MINI_NAME = "mini"
 MINI = str(Path(__file__).parent / "models" / MINI_NAME)
 
+# Files of a checkpoint's folder that decide what its model writes.
+_LOADED = (
+    *("*.safetensors", "pytorch_model*.bin", "*config.json", "tokenizer.json"),
+    *("key_phrases.json", "poem_keywords.json"),
+)
+
 
 def resolve_checkpoint(name: str) -> str:
     """Give the folder of "mini", unless a folder here is called so; every other name as it is."""
     return MINI if name == MINI_NAME and not Path(name).is_dir() else name
+
+
+def version_of_checkpoints(names: Iterable[str]) -> str | None:
+    """Name what is in folders of checkpoints, if any is one: a model that was trained anew there is another one."""
+    folders = [Path(name) for name in map(resolve_checkpoint, names) if Path(name).is_dir()]
+    digests = []
+    for file in (file for folder in folders for pattern in _LOADED for file in sorted(folder.glob(pattern))):
+        with file.open("rb") as stream:
+            digests.append([file.name, hashlib.file_digest(stream, "sha256").hexdigest()])
+    return digest(digests) if digests else None
 
 
 def is_hub_id(name: str) -> bool:

