@@ -5,8 +5,9 @@
 
 The model is `mini`, which comes with the package (model_cards/mini.md). The papers are those of the Python package
 aclsum (Takeshita et al., 2024: ACLSum: A New Dataset for Aspect-based Summarization of Scientific Publications; MIT
-license): each paper's introduction and conclusion are the source, its abstract is the summary. mini has seen none of
-them. Nothing is downloaded.
+license): each paper's introduction and conclusion are the source; the summary says in a sentence each what its
+challenge, its approach and its outcome are. mini has seen none of them, and no summaries of this kind. Nothing is
+downloaded.
 """
 
 import argparse
@@ -48,21 +49,21 @@ from hier_models.training import has_fast_bfloat16, run_evaluation
 SEED = 42
 SHOWN = "2020.acl-main.547"  # the paper that is summarized
 MAX_SOURCE_LENGTH = 512  # tokens to train on and to score with: of longer papers, what says the most of them
-MAX_TARGET_LENGTH = 256  # tokens of an abstract to train on
+MAX_TARGET_LENGTH = 160  # tokens of a summary to train on
 ROUGE_NAMES = ("rouge1", "rouge2", "rougeLsum")
 
 
 class Effort(NamedTuple):
     """How much is trained and scored."""
 
-    papers: int = 12  # to score with
+    papers: int = 25  # to score with
     steps: int = 60
     batch_size: int = 8
-    least: int = 100  # tokens of an abstract that is scored
-    most: int = 256
+    least: int = 40  # tokens of a summary that is scored
+    most: int = 160
 
 
-SMOKE = Effort(papers=2, steps=2, batch_size=2, least=32, most=64)
+SMOKE = Effort(papers=2, steps=2, batch_size=2, least=16, most=48)
 DIALOGUE = [
     {"role": "Ann", "content": "Good morning. The heating in the reading room has been off since Friday."},
     {"role": "Bob", "content": "I know. The boiler lost pressure, and the part that we need comes on Wednesday."},
@@ -79,7 +80,7 @@ def load_papers(output_dir: Path) -> tuple[Dataset, Dataset]:
         lines = []
         for paper in ACLSum(split):
             text = without_gaps(paper.get_all_sentences(["introduction", "conclusion"]))
-            summary = without_gaps(paper.sentences["abstract"])
+            summary = " ".join(paper.summaries[aspect] for aspect in ("challenge", "approach", "outcome"))
             lines.append(json.dumps({"id": paper.id, "title": paper.title, "text": text, "summary": summary}))
         (output_dir / f"{name}.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
     return load_documents(output_dir / "train.jsonl"), load_documents(output_dir / "validation.jsonl")
@@ -126,11 +127,11 @@ def fine_tune(model: PreTrainedModel, processor: Any, papers: Dataset, output_di
 
 
 def load(effort: Effort, **config: Any) -> tuple[PreTrainedModel, Any]:
-    """mini, or mini with another configuration, to be trained on; its summaries are to be as long as abstracts."""
+    """mini, or mini with another configuration, to be trained on; to write summaries of a length."""
     model = AutoModelForSeq2SeqLM.from_pretrained(MINI, **config)
     processor = AutoProcessor.from_pretrained(MINI)
     model.generation_config.update(
-        forced_bos_token_id=processor.tokenizer.convert_tokens_to_ids("[long]"),
+        forced_bos_token_id=processor.tokenizer.convert_tokens_to_ids("[short]"),
         max_new_tokens=effort.most,
         min_new_tokens=effort.least,
     )
@@ -202,7 +203,7 @@ def compare(papers: Dataset, unseen: Dataset, output_dir: Path, effort: Effort) 
     for method in ("lead", "lexrank"):
         summarizer = ExtractiveSummarizer(method, max_words=words)
         score(method, [summarizer(text=text) for text in to_score["text"]])
-    step(f"mini writes abstracts of {effort.papers} papers, before")
+    step(f"mini summarizes {effort.papers} papers, before")
     model, processor = load(effort)
     evaluate("mini", model, processor)
     for name, config in (("twin without hierarchy", {"hierarchical_layers": 0}), ("mini, fine-tuned", {})):
@@ -213,7 +214,7 @@ def compare(papers: Dataset, unseen: Dataset, output_dir: Path, effort: Effort) 
         evaluate(name, model, processor)
     checkpoint = export(model, processor, output_dir / "model")
     print(f"\n{table(rows)}")
-    print(f"F1 in percent, stemmed; lead and lexrank choose {words} words, as many as abstracts have on average.")
+    print(f"F1 in percent, stemmed; lead and lexrank choose {words} words, as many as the summaries have on average.")
     return checkpoint
 
 

@@ -60,7 +60,7 @@ def test_scores_of_all_systems(demo):
     table = rows(demo[0][1])
     assert list(table) == ["lead", "lexrank", "mini", "twin without hierarchy", "mini, fine-tuned"]
     # Baselines need no training, so their scores are those of the full demo, but for the few papers of the short one.
-    assert all(30 < table[name][0] < 50 for name in ("lead", "lexrank"))
+    assert all(abs(table[name][0] - full) < 3 for name, full in (("lead", 25.5), ("lexrank", 34.3)))
     assert table["mini"][0] > 20
 
 

@@ -22,6 +22,13 @@ from hier_models.models.summary_lengths import length_ids
 
 MOST, SPARE = 60e6, 150e3  # bytes of the weights; the file has a head
 READ = 512  # tokens that it reads of a document, as in training
+# Words with which no summary begins: they hang on what was said before, or ask.
+NO_BEGINNING = (
+    *("he", "she", "it", "they", "his", "her", "its", "their", "him", "them", "these", "those", "such", "but"),
+    *("and", "or", "so", "then", "however", "therefore", "thus", "also", "moreover", "furthermore"),
+    *("nevertheless", "although", "though", "yet", "where", "what", "which", "why", "when", "is", "are", "was"),
+    *("were", "do", "does", "did", "can", "could", "should", "would"),
+)
 
 
 def main() -> None:
@@ -38,6 +45,7 @@ def main() -> None:
         for parameter, other in zip(model.parameters(), others, strict=True):
             parameter.data = parameter.data.lerp(other.data, 0.5)
     model.to(torch.bfloat16)
+    model.config.dropout = 0.1  # for those who train it on; passages.yaml did without
     processor = AutoProcessor.from_pretrained(arguments.checkpoint)
     tokenizer = processor.tokenizer
     entries = len(tokenizer) - math.ceil((2 * model.num_parameters() - MOST + SPARE) / (2 * model.config.d_model))
@@ -54,6 +62,9 @@ def main() -> None:
         no_repeat_ngram_size=3,
         early_stopping=False,
         forced_bos_token_id=length_ids(tokenizer)["short"],
+        begin_suppress_tokens=sorted(
+            set(tokenizer.convert_tokens_to_ids(list(NO_BEGINNING))) - {tokenizer.unk_token_id}
+        ),
     )
     model.save_pretrained(arguments.output)
     processor.save_pretrained(arguments.output)

@@ -31,7 +31,10 @@ EXAMPLES: dict[str, dict[str, tuple[torch.Tensor, str]]] = {
     "top_down_transformer": {},
 }
 # Settings of `generate` that an export keeps as they are; all that it keeps, or that mean nothing to greedy decoding.
-KEPT = ("forced_bos_token_id", "forced_eos_token_id", "eos_token_id", "min_length", "min_new_tokens")
+KEPT = (
+    *("begin_suppress_tokens", "forced_bos_token_id", "forced_eos_token_id"),
+    *("eos_token_id", "min_length", "min_new_tokens"),
+)
 HARMLESS = {
     *KEPT,
     *("no_repeat_ngram_size", "max_length", "max_new_tokens", "bos_token_id", "pad_token_id"),

@@ -102,6 +102,7 @@ class OnnxSummarizer:
         ends = given["eos_token_id"] if isinstance(given["eos_token_id"], list) else [given["eos_token_id"]]
         least = max(given["min_new_tokens"] or 0, (given["min_length"] or 0) - 1)  # a length counts the start token
         size, most = given["no_repeat_ngram_size"], given["max_new_tokens"]
+        first = int(given["forced_bos_token_id"] is not None)  # token that is chosen
         names = [output.name for output in self._encoder.get_outputs()]
         wanted = self._decoder.get_inputs()
         memory = dict(zip(names, self._encoder.run(None, self._feed(input_ids, inputs)), strict=True))
@@ -119,6 +120,8 @@ class OnnxSummarizer:
             if made < least:
                 scores[ends] = -np.inf
             scores[_repeated(ids, size)] = -np.inf
+            if made == first:
+                scores[given.get("begin_suppress_tokens") or []] = -np.inf  # older exports had none
             if logits_processor:
                 scores = _processed(logits_processor, ids, scores)
             token = int(scores.argmax())

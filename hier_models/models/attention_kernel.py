@@ -26,7 +26,7 @@ def _kernel(query: torch.Tensor, what: str = "attend") -> Callable[..., int] | N
 
 
 def kernel_takes(*states: torch.Tensor, what: str = "attend") -> bool:
-    """Whether a kernel takes states (batch, heads, tokens, head_dim) of a type: none that AMX does faster."""
+    """Whether a kernel takes states (batch, heads, tokens, head_dim) of a type; AMX is faster, but for a step."""
     query = states[0]
     needed = {torch.float32: INSTRUCTIONS, torch.bfloat16: (*INSTRUCTIONS, "avx512_bf16")}.get(query.dtype)
     return (
@@ -36,7 +36,7 @@ def kernel_takes(*states: torch.Tensor, what: str = "attend") -> bool:
         and all(type(of) is torch.Tensor and of.stride(-1) == 1 for of in states)
         and all((of.dtype, of.device) == (query.dtype, query.device) for of in states)
         and all(map(cpu_has, needed))
-        and not (query.dtype == torch.bfloat16 and cpu_has("amx_bf16"))
+        and (what == "step" or query.dtype != torch.bfloat16 or not cpu_has("amx_bf16"))
         and _kernel(query, what) is not None
         and not is_watched()
     )

@@ -17,7 +17,7 @@ from torch.compiler import is_compiling
 from torch.utils.checkpoint import checkpoint
 
 
-# Attention weights of each head that are held at once.
+# Attention weights of each head that are held at once; here, twice as many in half precision.
 WEIGHTS_AT_ONCE = 2**17
 LEAST_QUERIES = 64  # that share a product, however many keys there are
 
@@ -99,14 +99,21 @@ def product_dtype(dtype: torch.dtype) -> torch.dtype:
     return torch.promote_types(dtype, torch.float32)
 
 
-def drops_fast(attention: Any, dropout: float, states: torch.Tensor, mask: Any) -> bool:
-    """Whether a module is to take `attend_with_dropout` in the place of torch's attention."""
-    drops = attention.training and dropout > 0 and attention.config._attn_implementation == "sdpa"
+def products_are_fast(attention: Any, dropout: float, states: torch.Tensor, mask: Any) -> bool:
+    """Whether a module is to take `attend_by_products`: where weights are dropped, and to learn in bfloat16."""
+    drops = attention.training and dropout > 0
+    learns = states.requires_grad and torch.is_grad_enabled() and states.dtype == torch.bfloat16
     is_mask = mask is None or (isinstance(mask, torch.Tensor) and mask.dtype == torch.bool)
-    return drops and is_mask and states.device.type == "cpu" and not torch.compiler.is_compiling()
+    return (
+        (drops or (learns and product_dtype(states.dtype) == states.dtype))
+        and is_mask
+        and attention.config._attn_implementation == "sdpa"
+        and states.device.type == "cpu"
+        and not torch.compiler.is_compiling()
+    )
 
 
-def attend_with_dropout(
+def attend_by_products(
     query: torch.Tensor,
     key: torch.Tensor,
     value: torch.Tensor,
@@ -114,7 +121,10 @@ def attend_with_dropout(
     dropout: float,
     scale: float,
 ) -> torch.Tensor:
-    """Scaled dot product attention on the CPU, some of whose weights are left out at random.
+    """Scaled dot product attention on the CPU, some of whose weights may be left out at random.
+
+    Without dropout torch's kernel attends, and the backward pass alone is of products: the one of torch spends most of
+    its time, in bfloat16, on getting ready to multiply, the more of it the fewer tokens there are.
 
     Args:
         query: (batch, heads, queries, head_dim).
@@ -127,36 +137,47 @@ def attend_with_dropout(
     Returns:
         (batch, heads, queries, head_dim), laid out as (batch, queries, heads, head_dim).
     """
-    attended: torch.Tensor = _AttendWithDropout.apply(query, key, value, mask, dropout, scale)
+    attended: torch.Tensor = _AttendByProducts.apply(query, key, value, mask, dropout, scale)
     return attended
 
 
 class _Seen:
-    """Some queries of a document, and which keys they see."""
+    """Some queries of documents, and which keys they see."""
 
-    def __init__(self, mask: torch.Tensor | None, part: slice):  # mask (queries or 1, keys)
-        self.hidden = None if mask is None else ~(mask if len(mask) == 1 else mask[part])
+    def __init__(self, mask: torch.Tensor | None, part: slice):  # mask (documents, 1, queries or 1, keys)
+        self.hidden = None if mask is None else ~(mask if mask.shape[2] == 1 else mask[:, :, part])
+        if self.hidden is not None and torch.equal(first := self.hidden[:, :, :1].expand_as(self.hidden), self.hidden):
+            self.hidden = first[:, :, :1]
 
-    def hide(self, scores: torch.Tensor) -> torch.Tensor:
-        # Not infinity, for the sake of queries that see nothing.
-        return scores if self.hidden is None else scores.masked_fill_(self.hidden, torch.finfo(scores.dtype).min)
+    def hide(self, scores: torch.Tensor) -> torch.Tensor:  # (documents * heads, queries, keys)
+        if self.hidden is None:
+            return scores
+        least = torch.finfo(scores.dtype).min  # not infinity, for the sake of queries that see nothing
+        documents = scores.unflatten(0, (len(self.hidden), -1))
+        if self.hidden.shape[2] > 1:
+            documents.masked_fill_(self.hidden, least)
+            return scores
+        for document, hidden in zip(documents, self.hidden[:, 0, 0], strict=True):  # keys that none sees, mostly few
+            document.index_fill_(-1, hidden.nonzero().flatten(), least)
+        return scores
 
 
-def _parts(query: torch.Tensor, key: torch.Tensor, mask: torch.Tensor | None) -> Iterator[tuple[int, slice, _Seen]]:
-    """Some queries of each document at a time."""
+def _parts(query: torch.Tensor, key: torch.Tensor, mask: torch.Tensor | None) -> Iterator[tuple[slice, slice, _Seen]]:
+    """Some documents, or some queries of one, at a time."""
     batch, _, queries, _ = query.shape
-    size = max(LEAST_QUERIES, WEIGHTS_AT_ONCE // max(1, key.shape[2]))
-    for document in range(batch):
-        its_mask = None if mask is None else mask.expand(batch, -1, -1, -1)[document, 0]
+    size = max(LEAST_QUERIES, 4 * WEIGHTS_AT_ONCE // query.element_size() // max(1, key.shape[2]))
+    for first in range(0, batch, together := max(1, size // max(1, queries))):
+        documents = slice(first, min(first + together, batch))
+        its_mask = None if mask is None else mask.expand(batch, -1, -1, -1)[documents]
         if its_mask is not None and its_mask.all():
             its_mask = None
-        for start in range(0, queries, size):
+        for start in range(0, max(1, queries), size):
             part = slice(start, min(start + size, queries))
-            yield document, part, _Seen(its_mask, part)
+            yield documents, part, _Seen(its_mask, part)
 
 
-class _AttendWithDropout(torch.autograd.Function):
-    """Attention with dropout, some queries at a time."""
+class _AttendByProducts(torch.autograd.Function):
+    """Attention, some queries at a time."""
 
     @staticmethod
     @torch.autocast("cpu", enabled=False)
@@ -170,12 +191,14 @@ class _AttendWithDropout(torch.autograd.Function):
         scale: float,
     ) -> torch.Tensor:
         products, seeds = Products(scale, dropout), []
-        attended = torch.empty_like(query.transpose(1, 2), memory_format=torch.contiguous_format).transpose(1, 2)
-        for document, part, seen in _parts(query, key, mask):
-            states = (query[document, :, part], key[document], value[document])
-            found, seed = products.attend(seen, *(one[None] for one in states))
-            attended[document, :, part] = found[0]
-            seeds.append(seed)
+        if dropout:
+            attended = torch.empty_like(query.transpose(1, 2), memory_format=torch.contiguous_format).transpose(1, 2)
+            for documents, part, seen in _parts(query, key, mask):
+                states = query[documents, :, part], key[documents], value[documents]
+                attended[documents, :, part], seed = products.attend(seen, *states)
+                seeds.append(seed)
+        else:
+            attended = nn.functional.scaled_dot_product_attention(query, key, value, mask, scale=scale)
         ctx.save_for_backward(query, key, value, mask, attended, *seeds)
         ctx.products = products
         return attended
@@ -187,19 +210,20 @@ class _AttendWithDropout(torch.autograd.Function):
         ctx: Any, grad: torch.Tensor
     ) -> tuple[torch.Tensor | None, ...]:
         query, key, value, mask, attended, *seeds = ctx.saved_tensors
+        if not (seeds or mask is None or (sees := mask.any(dim=-1, keepdim=True)).all()):
+            grad = grad * sees  # queries that see nothing got zeros, from which nothing is learned
         # A key's gradient is a sum over queries: in float32 at least, and laid out as the projections want it.
         wide = torch.promote_types(query.dtype, torch.float32)
         of_query, of_key, of_value = (
-            torch.zeros_like(one.transpose(1, 2), dtype=dtype, memory_format=torch.contiguous_format).transpose(1, 2)
+            torch.empty_like(one.transpose(1, 2), dtype=dtype, memory_format=torch.contiguous_format).transpose(1, 2)
             for one, dtype in ((query, query.dtype), (key, wide), (value, wide))
         )
-        for (document, part, seen), seed in zip(_parts(query, key, mask), seeds, strict=True):
-            states = (grad[document, :, part], query[document, :, part], key[document], value[document])
-            states = (*(one[None] for one in states), attended[document, :, part][None])
-            found = ctx.products.gradients(seen, *states, seed)
-            of_query[document, :, part] = found[0][0]
-            of_key[document] += found[1][0]
-            of_value[document] += found[2][0]
+        for number, (documents, part, seen) in enumerate(_parts(query, key, mask)):
+            asked, keys, values = query[documents, :, part], key[documents], value[documents]
+            states = grad[documents, :, part], asked, keys, values, attended[documents, :, part]
+            of_query[documents, :, part], *found = ctx.products.gradients(seen, *states, *seeds[number : number + 1])
+            for whole, its_part in zip((of_key[documents], of_value[documents]), found, strict=True):
+                whole.add_(its_part) if part.start else whole.copy_(its_part)
         return of_query, of_key.to(key.dtype), of_value.to(value.dtype), None, None, None
 
 

@@ -30,7 +30,7 @@ from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
 from .attention_kernel import attend_step, attend_with_kernel, kernel_is_fast, step_is_fast
-from .attention_products import attend_with_dropout, drops_fast, made_again
+from .attention_products import attend_by_products, made_again, products_are_fast
 from .config_checks import end_ids
 from .input_checks import check_decoded, check_target, refuse_flash_mask
 
@@ -379,10 +379,10 @@ def attend(
         spans = [(0, query.shape[2])] * len(query)
         attend_with_kernel(query, key, value, attended.transpose(1, 2), spans, None, attention.scaling)
         return attended, None
-    if drops_fast(attention, attention.dropout, query, mask):
+    if products_are_fast(attention, attention.dropout, query, mask):
         if mask is None and attention.is_causal and query.shape[2] > 1:  # one that is generated sees all before it
             mask = torch.ones(query.shape[2], key.shape[2], dtype=torch.bool).tril_()[None, None]
-        return attend_with_dropout(query, key, value, mask, dropout, attention.scaling).transpose(1, 2), None
+        return attend_by_products(query, key, value, mask, dropout, attention.scaling).transpose(1, 2), None
     return implementation(attention, query, key, value, mask, dropout=dropout, scaling=attention.scaling, **kwargs)
 
 

@@ -16,7 +16,7 @@ from transformers.processing_utils import Unpack
 from transformers.pytorch_utils import apply_chunking_to_forward
 from transformers.utils import TransformersKwargs
 
-from .attention_products import attend_with_dropout, drops_fast
+from .attention_products import attend_by_products, products_are_fast
 from .bos_positions import fill_unmarked
 from .configuration_hat_encoder import HatEncoderConfig
 from .warm_start import begin_attention
@@ -88,14 +88,14 @@ def make_sentence_level(
 
 
 class HatEncoderSelfAttention(RobertaSelfAttention):
-    """RoBERTa's attention, which drops weights by `attend_with_dropout` where that is faster."""
+    """RoBERTa's attention, by `attend_by_products` where that is faster."""
 
     def forward(
         self, hidden_states: torch.Tensor, attention_mask: Any = None, cache: Any = None, **kwargs: Any
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Attend: (batch, queries, hidden_size), and weights, if the implementation gives them."""
-        if drops_fast(self, self.dropout.p, hidden_states, attention_mask):
-            return _drop_fast(self, hidden_states, hidden_states, attention_mask), None
+        if products_are_fast(self, self.dropout.p, hidden_states, attention_mask):
+            return _attend(self, hidden_states, hidden_states, attention_mask), None
         return super().forward(hidden_states, attention_mask, cache, **kwargs)
 
 
@@ -112,17 +112,18 @@ class HatEncoderCrossAttention(RobertaCrossAttention):
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Attend: (batch, queries, hidden_size), and weights, if the implementation gives them."""
         # Lengths in place of a mask are flash attention's.
-        if drops_fast(self, self.dropout.p, hidden_states, attention_mask):
-            return _drop_fast(self, hidden_states, encoder_hidden_states, attention_mask), None
+        if products_are_fast(self, self.dropout.p, hidden_states, attention_mask):
+            return _attend(self, hidden_states, encoder_hidden_states, attention_mask), None
         return super().forward(hidden_states, encoder_hidden_states, attention_mask, cache, **kwargs)
 
 
-def _drop_fast(attention: Any, queries: torch.Tensor, states: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
+def _attend(attention: Any, queries: torch.Tensor, states: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
     query, key, value = (
         part(of).unflatten(-1, (-1, attention.attention_head_size)).transpose(1, 2)
         for part, of in ((attention.query, queries), (attention.key, states), (attention.value, states))
     )  # (batch, heads, queries or keys, head_dim)
-    attended = attend_with_dropout(query, key, value, mask, attention.dropout.p, attention.scaling)
+    dropout = attention.dropout.p if attention.training else 0.0
+    attended = attend_by_products(query, key, value, mask, dropout, attention.scaling)
     return attended.transpose(1, 2).flatten(2)
 
 

@@ -19,7 +19,7 @@ from .int8_hier import Int8Linear
 
 
 FEW_ROWS = 64  # for which weights are read as they lie
-FEW_ROWS_OF_AMX = 8  # which multiplies many rows faster; so few wait for the weights
+FEW_ROWS_OF_AMX = 16  # which multiplies many rows faster; so few wait for the weights
 MANY_ROWS = 256  # for which weights are laid out; with those between, torch's operators are as fast
 LEAST_OF_THREAD = 2**21  # weights, for which it is worth waking one up
 LEAST_OF_GELU = 2**16  # numbers, likewise

@@ -223,6 +223,23 @@ def test_what_is_held_out_is_not_in_the_warm_up(
     assert (tmp_path / "out" / "pairs" / "gaps.jsonl").exists()
 
 
+def test_the_order_of_what_is_held_out_does_not_hang_on_what_is_kept(
+    prepare: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    keys = [f"paper {number}" for number in range(400)]
+    held = [key for key in keys if prepare.is_development(key)]
+    train = [key for key in keys if not prepare.is_development(key)]
+    orders = []
+    for kept in (8, 9):
+        chosen = (*train[:kept], *held)
+        rows = [{"source": key, "document": text(key), "summary": text(key).split(".")[0] + "."} for key in chosen]
+        write_rows(tmp_path / "elife_abstract.jsonl", rows)
+        run(prepare, monkeypatch, "--data", tmp_path, "--output", tmp_path / "out")
+        orders.append([row["document"] for row in lines(tmp_path / "out" / "pairs" / "papers.jsonl")])
+    assert len(orders[0]) == len(held) > 5
+    assert orders[0] == orders[1] != [text(key) for key in held]
+
+
 def test_of_texts_with_gaps_what_is_asked_for_stands_where_it_was_or_is_missing_there(prepare: ModuleType) -> None:
     sentences = [sentence for part in range(20) for sentence in re.findall(r"[^.]+\.", text(f"gaps {part}"))]
     whole = [sentence.strip() for sentence in sentences]
@@ -284,3 +301,81 @@ def test_of_nothing_held_out_no_file_is_written_and_a_stopped_one_leaves_the_old
     with pytest.raises(TypeError):
         prepare.write(train, [{"document": "a"}, {"document": {1, 2}}])
     assert len(lines(train)) == 2
+
+
+# passages.py
+
+
+@pytest.fixture
+def passages(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(MINI)
+    return load_script("passages", MINI)
+
+
+TURNS = [[who, text(f"{who} {number}")] for number in range(60) for who in ("Ann", "Bob")]
+
+
+def test_what_is_said_goes_with_the_passage_that_it_is_said_of(passages: ModuleType) -> None:
+    units = [f"{who}: {said} So much of zebra{place} and quince{place}." for place, (who, said) in enumerate(TURNS)]
+    for place in (0, 47, len(units) - 1):
+        said = f"{TURNS[place][1].split('. ')[0]} with zebra{place} and quince{place}."
+        (pair,) = passages.said_of("qmsum", units, [said], random.Random(0))
+        assert units[place] in pair["document"].split("\n")
+        assert len(pair["document"].split()) <= passages.LONGEST
+        assert pair["summary"] == said
+    unknown = "Nobody in this talk ever spoke of zebras, quince or marble."
+    assert not passages.said_of("qmsum", units, [unknown], random.Random(0))
+    assert not passages.said_of("qmsum", ["word " * 400], ["word " * 10], random.Random(0))  # too long for a passage
+
+
+def test_long_summaries_are_of_several_passages(passages: ModuleType) -> None:
+    units = [f"{who}: {said}" for who, said in TURNS]
+    summary = " ".join(said for _, said in TURNS[::20])
+    pairs = passages.said_of("crd3", units, [summary], random.Random(0))
+    assert " ".join(pair["summary"] for pair in pairs) == summary
+    assert len({pair["document"] for pair in pairs}) > 1
+    for pair in pairs:
+        words = set(re.findall(r"\w+", pair["summary"].casefold()))
+        assert len(words & set(re.findall(r"\w+", pair["document"].casefold()))) >= 0.5 * len(words)
+
+
+def test_of_a_talk_its_own_sentences_are_asked_for_without_names(passages: ModuleType) -> None:
+    units = [f"{who}: {said}" for who, said in TURNS]
+    pairs = passages.with_own("qmsum", units, random.Random(0))
+    stay = asked = 0
+    for pair in pairs:
+        sentences = re.findall(r"[^.]+\.", pair["summary"])
+        stay += sum(one.strip() in pair["document"] for one in sentences)
+        asked += len(sentences)
+        assert not re.search("Ann|Bob", pair["summary"])
+        assert re.search("(?m)^(Ann|Bob): ", pair["document"])
+        assert pair["document"].count(passages.GAP) == sum(one.strip() not in pair["document"] for one in sentences)
+    assert 0.5 < stay / asked < 0.9
+    assert not passages.with_own("qmsum", ["Ann: yes", "Bob: no"] * 100, random.Random(0))  # nothing is a sentence
+
+
+def test_both_files_of_passages(passages: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    held = next(name for name in map(str, range(400)) if passages.is_development(name))
+    own = next(name for name in map(str, range(400)) if not passages.is_development(name))
+    held_out = [[who, text(f"held out {number}")] for number, (who, _) in enumerate(TURNS)]
+    queries = [["What?", said] for _, said in TURNS[::7]]
+    noisy = [[who, said.replace(". ", " . {disfmarker} Um , ")] for who, said in TURNS]
+    rows = [{"id": own, "turns": noisy, "queries": queries}, {"id": held, "turns": held_out, "queries": queries}]
+    write_rows(tmp_path / "qmsum.jsonl", rows)
+    pairs = tmp_path / "pairs"
+    for name in ("train", "extracts", "last"):
+        sets = [("She hums.", "asrs"), (f"Bees {name}.", "asrs"), ("What do bees eat?", "meqsum")]
+        write_rows(pairs / f"{name}.jsonl", [{"document": "Bees.", "summary": one, "set": its} for one, its in sets])
+    run(passages, monkeypatch, "--data", tmp_path, "--pairs", pairs)
+    first, last = (lines(pairs / f"{name}.jsonl") for name in ("passages", "passages_last"))
+    assert {"She hums.", "Bees train.", "Bees extracts.", "What do bees eat?"} < {row["summary"] for row in first}
+    summaries = {row["summary"] for row in last}
+    assert "Bees last." in summaries
+    assert not summaries & {"She hums.", "What do bees eat?"}
+    assert {said for _, said in queries} <= {row["summary"] for row in first}
+    for row in first + last:
+        assert "disfmarker" not in row["document"] + row["summary"]
+        assert not any(said in row["document"] for _, said in held_out)
+    before = (pairs / "passages.jsonl").read_bytes()
+    run(passages, monkeypatch, "--data", tmp_path, "--pairs", pairs)
+    assert (pairs / "passages.jsonl").read_bytes() == before

@@ -350,12 +350,15 @@ def test_summaries_are_as_long_as_those_of_python(in_node, mini, monkeypatch: py
     start, end = model.config.decoder_start_token_id, model.generation_config.eos_token_id
     scores[[end, *(id_ for piece, id_ in processor.tokenizer.vocab.items() if piece.startswith("##"))]] = -1e3
     scores[end] -= 1
+    begins = scores.topk(len(scores) // 2).indices.tolist()  # what a summary may not begin with
 
     def generate(input_ids, generation_config, logits_processor, **_):
         """Greedily from scores that are the same at each step, and never prefer the end."""
         ids = [start]
         while len(ids) < 2 or (ids[-1] != end and len(ids) <= generation_config.max_new_tokens):
             found = logits_processor(torch.tensor([ids]), scores[None].clone())[0]
+            if len(ids) == 2:
+                found[begins] = -torch.inf
             ids.append(generation_config.forced_bos_token_id if len(ids) == 1 else int(found.argmax()))
         return torch.tensor([ids])
 
@@ -366,7 +369,7 @@ def test_summaries_are_as_long_as_those_of_python(in_node, mini, monkeypatch: py
     settings |= {
         "start_token_id": start,
         "bos_token_id": model.config.bos_token_id,
-        "generation": {"eos_token_id": end, "no_repeat_ngram_size": 0},
+        "generation": {"eos_token_id": end, "no_repeat_ngram_size": 0, "begin_suppress_tokens": begins},
         "paragraphs": 1,  # a page has several short ones
     }
     code = """await (async () => {

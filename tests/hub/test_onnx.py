@@ -73,6 +73,10 @@ TOP_DOWN_SETTINGS = {"decoder_layers": 1}
 )
 def test_tokens_are_those_of_generate(case: Case, settings: dict[str, Any], export: Any, tmp_path: Path):
     model = make(case, **settings)
+    first = model.generate(
+        **{name: torch.tensor([values]) for name, values in case.make_document(9, 9).items()}, max_new_tokens=4
+    )
+    model.generation_config.begin_suppress_tokens = first[0, 1:3].tolist()
     run = OnnxSummarizer(export(model, tmp_path))
     ways = [
         {"max_new_tokens": 15},
@@ -85,6 +89,7 @@ def test_tokens_are_those_of_generate(case: Case, settings: dict[str, Any], expo
             ids = model.generate(**document, num_beams=1, do_sample=False, **way)[0, 1:].tolist()
             found = run.generate(**{name: value.numpy() for name, value in document.items()}, **way)
             assert found == ids
+            assert ids["forced_bos_token_id" in way] not in model.generation_config.begin_suppress_tokens
             written.add(tuple(ids))
     assert len(written) >= 4  # so documents and settings matter
 
@@ -142,7 +147,6 @@ def test_what_cannot_be_exported(tmp_path: Path):
         ("encoder_no_repeat_ngram_size", 3, 0),
         ("bad_words_ids", [[7]], None),
         ("suppress_tokens", [7], []),
-        ("begin_suppress_tokens", [7], None),
         ("exponential_decay_length_penalty", (4, 1.2), None),
         ("guidance_scale", 1.5, 1),
         ("stop_strings", ["."], None),

@@ -236,21 +236,21 @@ class Attention:
     dropout, scaling, config = 0.1, 0.3, SimpleNamespace(_attn_implementation="sdpa")
 
 
-def calls_of(name):
-    """A fixture: how often models asked a kernel; AMX is put aside."""
+def calls_of(name, without="none"):
+    """A fixture: how often models asked a kernel; some instructions are put aside."""
 
     @pytest.fixture
     def calls(compiled, monkeypatch):
         found, attend = [], getattr(kernel, name)
         monkeypatch.setattr(kernel, "kernels", lambda: compiled)
-        monkeypatch.setattr(kernel, "cpu_has", lambda has: has != "amx_bf16" and cpu_has(has))
+        monkeypatch.setattr(kernel, "cpu_has", lambda has: has != without and cpu_has(has))
         monkeypatch.setattr(bart_body, name, lambda *arguments: found.append(arguments) or attend(*arguments))
         return found
 
     return calls
 
 
-bodies_calls, steps = calls_of("attend_with_kernel"), calls_of("attend_step")
+bodies_calls, steps = calls_of("attend_with_kernel", without="amx_bf16"), calls_of("attend_step")
 
 
 @needs_avx512_bf16
@@ -449,8 +449,10 @@ def test_other_states_take_other_ways(monkeypatch):
 @needs_avx512
 def test_with_amx_bfloat16_takes_torchs_kernel(calls, monkeypatch):
     monkeypatch.setattr(kernel, "cpu_has", lambda name: True)
-    local_attention(*states_of(300, torch.bfloat16), 64)
+    states = states_of(300, torch.bfloat16)
+    local_attention(*states, 64)
     assert not calls
+    assert kernel.kernel_takes(*states, what="step")  # in which few multiply, and all wait for the keys
 
 
 def test_a_file_that_is_no_library_is_done_without(tmp_path, monkeypatch):

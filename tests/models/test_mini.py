@@ -10,6 +10,7 @@ from safetensors import safe_open
 from transformers import AutoModelForSeq2SeqLM, AutoProcessor, GenerationConfig, pipeline
 
 import hier_models
+from hier_models.models.sentence_splitting import split_sentences
 from tests import forks
 
 
@@ -27,6 +28,48 @@ DIALOGUE = [
     {"role": "Bob", "content": "The boiler lost pressure, and the part that we need comes on Wednesday."},
     {"role": "Ann", "content": "We have forty children here tomorrow for the story hour."},
 ]
+LETTERS = {
+    "boots": (
+        "Dear Sir or Madam, on 2 October I ordered a pair of hiking boots in size 42 from your shop. On "
+        "Monday a parcel arrived with boots in size 39. I sent them back the same day. Since then I have "
+        "written to you twice, and I have had no answer. I need the boots for a trip that begins on 1 "
+        "November. Please send me the right size by then, or return my 129 euros. Yours faithfully, Anna "
+        "Weber"
+    ),
+    "cough": (
+        "Hello Dr Singh, I have had a cough for three weeks now and it gets worse at night. The syrup that "
+        "you gave me helped for two days only. I do not have a fever. My son had the same cough in September."
+        " Could I come to see you on Thursday or Friday, after five? I have to work until half past four. "
+        "Thank you, Martin Kowalski"
+    ),
+    "renovation": (
+        "Dear neighbours, from Monday on we are going to renovate our bathroom. The work will take about ten "
+        "days. It will be loud in the mornings between eight and eleven, and we are sorry about that. On "
+        "Wednesday the water will be turned off from nine to twelve. If you need anything during that time, "
+        "ring our bell. We have put a key to the cellar in the box by the door. Best wishes, Nora and Felix, "
+        "second floor"
+    ),
+    "release": (
+        "Hi team, the release of version 4.2 is moved from Tuesday to Thursday. The tests of the payment "
+        "module failed last night on two of five servers. Priya found the cause, a time zone that was read "
+        "twice. She needs a day to mend it and another one to test it. The documentation is ready. Please do "
+        "not merge anything else until Thursday noon. Marketing knows about the delay."
+    ),
+    "gardener": (
+        "Dear Ms Ortega, I read your advertisement for a gardener in Saturday's paper. I have worked in the "
+        "city's parks for eleven years, for the last four as the head of a team of six. I know roses and old "
+        "fruit trees best. My contract ends in March, since the city gives the work to a company. I have a "
+        "driving licence for small lorries. I would be glad to show you some of the gardens that I look "
+        "after. Yours sincerely, David Mensah"
+    ),
+    "kettle": (
+        "I bought this kettle in January and used it every day. It boils a litre of water in two minutes, "
+        "which is faster than my old one. In May the lid began to stick, and last week the switch broke. The "
+        "seller answered within a day and sent a new kettle without asking for the old one. The new one has a"
+        " different lid. So far it works. I would buy it again because of the service, but I would not expect"
+        " it to last for years."
+    ),
+}
 LENGTHS = ("line", "short", "long")
 
 
@@ -61,6 +104,18 @@ def test_a_summary_has_what_the_document_has(summarize, length):
         word for word in re.findall(r"[^\W_]+", summary[1:]) if word[0].isupper() or word[0].isdigit()
     }
     assert {word.casefold() for word in numbers_and_names} <= words(FERRY)
+
+
+@pytest.mark.parametrize("length", ["line", "short"])
+@pytest.mark.parametrize("name", LETTERS)
+def test_letters_are_summed_up_in_their_own_sentences(summarize, name, length):
+    """And not answered with a question, as it once did."""
+    letter = LETTERS[name]
+    summary = summarize(letter, length=length)[0]["summary_text"]
+    sentences = [letter[a:b] for a, b in split_sentences(letter)]
+    written = [summary[a:b] for a, b in split_sentences(summary)]
+    assert set(written) <= set(sentences)
+    assert len(written) == 1 or length == "short"
 
 
 def test_documents_of_every_kind(summarize):

@@ -642,6 +642,7 @@ export class Summarizer {
       const scores = await step(ids.at(-1)), made = ids.length - 1;
       if (made < least) for (const end of ends) scores[end] = -Infinity;
       for (const id of repeated(ids, given.no_repeat_ngram_size)) scores[id] = -Infinity;
+      if (made === Number(given.forced_bos_token_id != null)) for (const id of given.begin_suppress_tokens ?? []) scores[id] = -Infinity;
       if (made >= most) scores.forEach((_, id) => { if (!ends.includes(id)) scores[id] = -Infinity; });
       faithful?.filter(ids, scores, Math.min(most, given.max_new_tokens - 1) - ids.length);
       let token = best(scores);

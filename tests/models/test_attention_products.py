@@ -1,5 +1,6 @@
 import pytest
 import torch
+from torch import nn
 
 from hier_models import (
     HatBartConfig,
@@ -13,7 +14,7 @@ from hier_models import (
     TopDownTransformerModel,
 )
 from hier_models.models import attention_products, bart_body, hat_encoder_layers
-from hier_models.models.attention_products import attend_with_dropout
+from hier_models.models.attention_products import attend_by_products, cpu_has
 
 
 SIZES = {"d_model": 16, "encoder_attention_heads": 2, "encoder_ffn_dim": 8, "decoder_layers": 1, "vocab_size": 9}
@@ -30,6 +31,9 @@ def test_flex_attention_says_how_to_be_rid_of_dropout(config_class, model_class)
         attention(torch.zeros(1, 4, 16))
 
 
+needs_bfloat16 = pytest.mark.skipif(
+    not cpu_has("avx512_bf16", "amx_bf16", "bf16"), reason="needs a CPU that multiplies bfloat16"
+)
 BATCH, HEADS, HEAD_DIM, SCALE = 2, 3, 4, 0.4
 MASKS = ("none", "keys", "queries and keys", "shared", "all")
 
@@ -83,7 +87,7 @@ def test_weights_are_dropped_or_kept_and_raised(kind):
     mask = make_mask(kind)
     expected = weights_of(query, key, mask)
     torch.manual_seed(1)
-    drawn = torch.stack([attend_with_dropout(query, key, value, mask, 0.25, SCALE) for _ in range(200)])
+    drawn = torch.stack([attend_by_products(query, key, value, mask, 0.25, SCALE) for _ in range(200)])
     seen = expected > 1e-9
     assert not drawn[:, ~seen].any()
     kept = drawn > 0
@@ -99,18 +103,42 @@ def test_weights_are_dropped_or_kept_and_raised(kind):
 def test_gradients_are_of_the_weights_that_were_drawn(kind):
     def attend(*states):
         torch.manual_seed(5)
-        return attend_with_dropout(*states, make_mask(kind), 0.5, SCALE)
+        return attend_by_products(*states, make_mask(kind), 0.5, SCALE)
 
     assert torch.autograd.gradcheck(attend, make_states(), fast_mode=True)
 
 
+@pytest.mark.usefixtures("parts")
+@pytest.mark.parametrize("kind", MASKS)
+def test_without_dropout_all_weights_are_kept(kind):
+    states, mask = make_states(), make_mask(kind)
+    attended = attend_by_products(*states, mask, 0.0, SCALE)
+    weights = weights_of(*(one.detach() for one in states[:2]), mask)
+    torch.testing.assert_close(attended.detach(), weights @ states[2].detach())
+    assert torch.autograd.gradcheck(lambda *some: attend_by_products(*some, mask, 0.0, SCALE), states, fast_mode=True)
+
+
+@pytest.mark.usefixtures("parts")
+def test_from_what_sees_nothing_nothing_is_learned():
+    states, mask = make_states(), make_mask("queries and keys")
+    mask[1, 0, 4:6] = False
+    attended = attend_by_products(*states, mask, 0.0, SCALE)
+    assert not attended[1, :, 4:6].any()
+    assert not any(part.any() for part in torch.autograd.grad(attended[1, :, 4:6].sum(), states, retain_graph=True))
+    found = torch.autograd.grad(attended.square().sum(), states)
+    seen = nn.functional.scaled_dot_product_attention(*states, mask, scale=SCALE)
+    for one, other in zip(found, torch.autograd.grad(seen.square().sum(), states), strict=True):
+        torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("dropout", [1e-9, 0.0])  # next to nothing is dropped
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-def test_other_types_come_close(dtype):
+def test_other_types_come_close(dtype, dropout):
     found = []
     for kind in (torch.float64, dtype):
         torch.manual_seed(2)
         states = [states.detach().to(kind).requires_grad_() for states in make_states()]
-        attended = attend_with_dropout(*states, make_mask("keys"), 1e-9, SCALE)  # next to nothing is dropped
+        attended = attend_by_products(*states, make_mask("keys"), dropout, SCALE)
         assert attended.dtype == kind
         found.append([attended.detach(), *torch.autograd.grad(attended.sum(), states)])
     for one, other in zip(*found, strict=True):
@@ -119,7 +147,7 @@ def test_other_types_come_close(dtype):
 
 def test_what_sees_nothing_is_finite():
     states = make_states()
-    attended = attend_with_dropout(*states, torch.zeros(BATCH, 1, 1, 7, dtype=torch.bool), 0.1, SCALE)
+    attended = attend_by_products(*states, torch.zeros(BATCH, 1, 1, 7, dtype=torch.bool), 0.1, SCALE)
     assert all(part.isfinite().all() for part in (attended, *torch.autograd.grad(attended.sum(), states)))
 
 
@@ -140,7 +168,7 @@ def test_training_takes_it_and_evaluation_does_not(config_class, model_class, at
     special = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 2}
     config = config_class(**sizes, **layers, **special, use_copy=True, attention_dropout=0.1)
     model, calls = model_class(config), []
-    monkeypatch.setattr(bart_body, "attend_with_dropout", lambda *a: calls.append(1) or attend_with_dropout(*a))
+    monkeypatch.setattr(bart_body, "attend_by_products", lambda *a: calls.append(1) or attend_by_products(*a))
     inputs = {"input_ids": torch.tensor([[1, 5, 6, 1, 7, 2]]), "labels": torch.tensor([[3, 4, 2]])}
     model.eval()(**inputs)
     assert not calls
@@ -149,6 +177,26 @@ def test_training_takes_it_and_evaluation_does_not(config_class, model_class, at
     model.set_attn_implementation("eager")
     model(**inputs)
     assert len(calls) == attentions
+
+
+@needs_bfloat16
+def test_learning_in_bfloat16_takes_it_without_dropout_too(monkeypatch):
+    torch.manual_seed(0)
+    layers = {"encoder_layers": 1, "decoder_attention_heads": 2, "decoder_ffn_dim": 8, "dropout": 0.0}
+    model, calls = HatBartForConditionalGeneration(HatBartConfig(**SIZES | layers)), []
+    monkeypatch.setattr(bart_body, "attend_by_products", lambda *a: calls.append(1) or attend_by_products(*a))
+    inputs = {"input_ids": torch.tensor([[0, 5, 6, 0, 7, 2]] * 2), "labels": torch.tensor([[3, 4, 2]] * 2)}
+    gradients = []
+    for dtype, expected in ((torch.float32, 0), (torch.bfloat16, 5)):
+        with torch.autocast("cpu", dtype, enabled=dtype == torch.bfloat16):
+            loss = model(**inputs).loss
+        found = torch.autograd.grad(loss, list(model.parameters()), allow_unused=True)
+        gradients.append(torch.cat([one.flatten() for one in found if one is not None]))
+        assert len(calls) == expected
+    torch.testing.assert_close(*gradients, rtol=0, atol=0.02 * float(gradients[0].abs().max()))
+    with torch.autocast("cpu", torch.bfloat16), torch.no_grad():
+        model(**inputs)
+    assert len(calls) == expected
 
 
 def test_the_encoder_takes_it_for_tokens_and_for_sentences(monkeypatch):
@@ -162,9 +210,7 @@ def test_the_encoder_takes_it_for_tokens_and_for_sentences(monkeypatch):
         "labels": torch.tensor([[-100, 4, -100, -100, 5, -100]] * 2),
     }
     expected = model.eval()(**inputs)
-    monkeypatch.setattr(
-        hat_encoder_layers, "attend_with_dropout", lambda *a: calls.append(1) or attend_with_dropout(*a)
-    )
+    monkeypatch.setattr(hat_encoder_layers, "attend_by_products", lambda *a: calls.append(1) or attend_by_products(*a))
     model(**inputs)
     assert not calls
     found = model.train()(**inputs)  # next to nothing is dropped
@@ -175,6 +221,19 @@ def test_the_encoder_takes_it_for_tokens_and_for_sentences(monkeypatch):
     model.set_attn_implementation("eager")
     model(**inputs)
     assert len(calls) == 4
+
+
+@needs_bfloat16
+def test_no_weight_is_dropped_where_gradients_are_asked_of_an_evaluated_encoder():
+    torch.manual_seed(0)
+    sizes = {"num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8, "hidden_size": 16}
+    model = HatEncoderForMaskedLM(HatEncoderConfig(**sizes, vocab_size=9)).bfloat16().eval()
+    inputs = {"input_ids": torch.tensor([[0, 5, 6, 0, 7, 2]])}
+    with torch.no_grad():
+        expected = model(**inputs).logits
+    found = model(**inputs).logits
+    assert found.requires_grad
+    torch.testing.assert_close(found.detach(), expected)
 
 
 def test_targets_see_what_stands_before_them():
