@@ -35,7 +35,7 @@ class Products:
 
     def __init__(self, scale: float, dropout: float):
         self.scale = scale
-        self.dropped = max(1, round(dropout * 2**15)) if dropout else 0  # of 32,768 weights
+        self.dropped = round(dropout * 2**15)  # of 32,768 weights
         self.raised = 2**15 / max(1, 2**15 - self.dropped)  # what those that are kept are multiplied with
 
     def weights(self, blocks: Blocks, query: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
@@ -191,7 +191,7 @@ class _AttendByProducts(torch.autograd.Function):
         scale: float,
     ) -> torch.Tensor:
         products, seeds = Products(scale, dropout), []
-        if dropout:
+        if products.dropped:
             attended = torch.empty_like(query.transpose(1, 2), memory_format=torch.contiguous_format).transpose(1, 2)
             for documents, part, seen in _parts(query, key, mask):
                 states = query[documents, :, part], key[documents], value[documents]
