@@ -20,12 +20,21 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from prepare import ASKED, GAP, SENTENCE, WORD, file_of, is_development, is_supported, write
+from prepare import (
+    ASKED,
+    GAP,
+    LEAST_USABLE,
+    SENTENCE,
+    WORD,
+    drawn,
+    is_development,
+    is_supported,
+    most_central,
+    rows_of,
+    write,
+)
 
-from hier_models.data.record_readers import read_records
 from hier_models.models.sentence_splitting import split_sentences
-from hier_models.pipelines.long_documents_hier import best_sentences
-from hier_models.pipelines.salience_hier import Words
 
 
 LONGEST = 320  # words of a passage
@@ -35,18 +44,20 @@ LEAST_WORDS = 8  # of such a part
 LEAST_SHARE = {"qmsum": 0.4, "crd3": 0.5, "squality": 0.5}  # of its words, by their weight, that the passage has
 SUPPORTED, SUPPORTED_LAST = (0.7, 0.5), (0.85, 0.6)  # shares of names and numbers, and of words, that stand there
 STAYS = 0.7  # how many of the sentences that are asked for stay where they are
-LEAST_PART = range(60, 322)  # words at which a passage with gaps ends
+LIMITS, LEAST_PART = (60, 321), 40  # words of a passage with gaps, at most, drawn for each; and at least
 KEPT = {"qmsum": 2000, "crd3": 1800, "squality": 1500, "se_books": 1700}  # passages with gaps
 KEPT_LAST, OTHERS = 300, 9000  # of each set in the last stage; pairs of prepare.py in the first file
 NOISE = re.compile(r"\{[^}]*\}")
 FILLER = re.compile(r"\b(?:um|uh|hmm|mm|er|erm)\b ?,? ?", re.IGNORECASE)
 SPACED = re.compile(r" +(?=[.,!?;:]|['’](?:s|re|ve|ll|d|m|t)\b|n['’]t\b)")
 SPEAKER = re.compile(r"^[^\n:.?!]{1,40}: ")
-HANGING = re.compile(
-    r"\W*(?:he|she|it|they|his|her|its|their|him|them|these|those|such|but|and|or|so|then|however|therefore|thus|also|"
-    r"moreover|furthermore|nevertheless|although|though|yet)\b",
-    re.IGNORECASE,
+# Words that hang on what was said before.
+HANGING = (
+    *("he", "she", "it", "they", "his", "her", "its", "their", "him", "them", "these", "those", "such", "but"),
+    *("and", "or", "so", "then", "however", "therefore", "thus", "also", "moreover", "furthermore"),
+    *("nevertheless", "although", "though", "yet"),
 )
+HANGS = re.compile(rf"\W*(?:{'|'.join(HANGING)})\b", re.IGNORECASE)
 Pair = dict[str, str]
 
 
@@ -54,14 +65,6 @@ def clean(text: str) -> str:
     """Without what a transcript has between words."""
     text = SPACED.sub("", FILLER.sub("", NOISE.sub("", text)))
     return re.sub(r"\s+", " ", text).strip()
-
-
-def rows_of(folder: Path, name: str) -> Iterator[dict]:
-    path = file_of(folder, name)
-    if path is None:
-        print(f"{name}: not there, left out")
-        return
-    yield from (record.row for record in read_records(path))
 
 
 def texts(folder: Path) -> Iterator[tuple[str, str, list[str], list[str]]]:
@@ -103,7 +106,7 @@ def passages(units: list[str]) -> list[tuple[int, int]]:
 
 def parts_of(summary: str, generator: random.Random) -> list[str]:
     """A summary, or some of its sentences at a time."""
-    room = generator.randint(*generator.choices(list(PARTS_OF_SUMMARY), list(PARTS_OF_SUMMARY.values()))[0])
+    room = drawn(PARTS_OF_SUMMARY, generator)
     if len(summary.split()) <= WHOLE:
         return [summary]
     parts: list[list[str]] = [[]]
@@ -111,7 +114,7 @@ def parts_of(summary: str, generator: random.Random) -> list[str]:
         sentence = summary[a:b].strip()
         if parts[-1] and sum(len(one.split()) for one in (*parts[-1], sentence)) > room:
             parts.append([])
-            room = generator.randint(*generator.choices(list(PARTS_OF_SUMMARY), list(PARTS_OF_SUMMARY.values()))[0])
+            room = drawn(PARTS_OF_SUMMARY, generator)
         parts[-1].append(sentence)
     return [" ".join(part) for part in parts if part]
 
@@ -124,12 +127,13 @@ def said_of(name: str, units: list[str], summaries: list[str], generator: random
     for part in (part for summary in summaries for part in parts_of(summary, generator)):
         wanted = {word.casefold() for word in WORD.findall(part)}
         weights = {word: math.log((len(units) + 1) / (units_with[word] + 1)) for word in wanted}
-        if len(part.split()) < LEAST_WORDS or sum(weights.values()) <= 0:
+        total = math.fsum(weights.values())  # exact, as below: a set has another order in each process
+        if len(part.split()) < LEAST_WORDS or total <= 0:
             continue
         has = [words_of & wanted for words_of in words]
-        worth = [sum(weights[word] for word in set().union(*has[a:b])) for a, b in spans]
+        worth = [math.fsum(weights[word] for word in set().union(*has[a:b])) for a, b in spans]
         best = max(range(len(spans)), key=worth.__getitem__, default=None)
-        if best is None or worth[best] < LEAST_SHARE[name] * sum(weights.values()):
+        if best is None or worth[best] < LEAST_SHARE[name] * total:
             continue
         start, end = spans[best]
         pair = {"document": "\n".join(units[start:end]), "summary": part, "set": name}
@@ -149,24 +153,22 @@ def with_own(name: str, units: list[str], generator: random.Random) -> list[Pair
         lines += [(who if number == 0 else "", one, number == 0) for number, one in enumerate(sentences)]
     sizes, rows, start = [len(sentence.split()) for _, sentence, _ in lines], [], 0
     while start < len(lines):
-        limit, end, total = generator.randint(LEAST_PART.start, LEAST_PART.stop - 1), start, 0
+        limit, end, total = generator.randint(*LIMITS), start, 0
         while end < len(lines) and total + sizes[end] < limit:
             total, end = total + sizes[end], end + 1
         end = max(end, start + 1)
         part, start = lines[start:end], end
-        if total < 40:
+        if total < LEAST_PART:
             continue
         usable = [
             place
             for place, (_, sentence, _) in enumerate(part)
             if re.search(r"[.!?][\"”’']*$", sentence) and len(sentence.split()) in SENTENCE
         ]
-        room = min(generator.randint(*generator.choices(list(ASKED), list(ASKED.values()))[0]), total // 2)
-        if len(usable) < 4:
+        room = min(drawn(ASKED, generator), total // 2)
+        if len(usable) < LEAST_USABLE:
             continue
-        own = [part[place][1] for place in usable]
-        central = best_sentences(own, [len(one.split()) for one in own], Words(own).centrality(), room)
-        asked = [usable[place] for place in central]
+        asked = [usable[place] for place in most_central([part[place][1] for place in usable], room)]
         if not asked:
             continue
         gaps = {place for place in asked if generator.random() >= STAYS}
@@ -177,11 +179,6 @@ def with_own(name: str, units: list[str], generator: random.Random) -> list[Pair
         summary = " ".join(part[place][1] for place in asked)
         rows.append({"document": "".join(shown)[1:], "summary": summary, "set": name})
     return rows
-
-
-def hangs(summary: str) -> bool:
-    """Whether a summary begins with a word that points to what is not said."""
-    return HANGING.match(summary) is not None
 
 
 def main() -> None:
@@ -202,20 +199,16 @@ def main() -> None:
     of_set = {name: [pair for pair in gaps if pair["set"] == name] for name in KEPT}
     first = [pair for name, most in KEPT.items() for pair in of_set[name][:most]]
     more = [pair for name, most in KEPT.items() for pair in of_set[name][most : most + KEPT_LAST]]
-    others = [*read_pairs(arguments.pairs / "train.jsonl"), *read_pairs(arguments.pairs / "extracts.jsonl")]
+    others = [*rows_of(arguments.pairs, "train"), *rows_of(arguments.pairs, "extracts")]
     generator.shuffle(others)
     pairs = [*said, *first, *others[:OTHERS]]
     generator.shuffle(pairs)
     write(arguments.pairs / "passages.jsonl", pairs)
     strict = [pair for pair in said if is_supported("", pair["document"], pair["summary"], *SUPPORTED_LAST)]
-    pairs = [*read_pairs(arguments.pairs / "last.jsonl"), *strict, *more]
-    pairs = [pair for pair in pairs if not hangs(pair["summary"]) and pair["set"] != "meqsum"]
+    pairs = [*rows_of(arguments.pairs, "last"), *strict, *more]
+    pairs = [pair for pair in pairs if not HANGS.match(pair["summary"]) and pair["set"] != "meqsum"]
     generator.shuffle(pairs)
     write(arguments.pairs / "passages_last.jsonl", pairs)
-
-
-def read_pairs(path: Path) -> list[Pair]:
-    return [record.row for record in read_records(path)]
 
 
 if __name__ == "__main__":

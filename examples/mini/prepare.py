@@ -22,6 +22,7 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import accumulate, pairwise
 from pathlib import Path
+from typing import Any
 
 from tqdm import tqdm
 
@@ -124,9 +125,19 @@ def condensed(document: str) -> str:
     first = sum(total <= BEGINNING for total in accumulate(sizes))
     later = [place for place in range(first, len(sentences)) if sizes[place] in SENTENCE]
     room = READ - sum(sizes[:first])
-    own = [sentences[place] for place in later]
-    central = best_sentences(own, [sizes[place] for place in later], Words(own).centrality(), room)
+    central = most_central([sentences[place] for place in later], room)
     return "\n".join([" ".join(sentences[:first]), *(sentences[later[place]] for place in central)]).strip()
+
+
+def most_central(sentences: list[str], room: int) -> list[int]:
+    """Places of the sentences that are most like all others, as many words of them as there is room for."""
+    sizes = [len(sentence.split()) for sentence in sentences]
+    return best_sentences(sentences, sizes, Words(sentences).centrality(), room)
+
+
+def drawn(ranges: dict[tuple[int, int], int], generator: random.Random) -> int:
+    """A number out of one of some ranges, each drawn as often as it says."""
+    return generator.randint(*generator.choices(list(ranges), list(ranges.values()))[0])
 
 
 def is_for_long(row: dict[str, str]) -> bool:
@@ -149,16 +160,21 @@ def file_of(folder: Path, name: str) -> Path | None:
     return next(filter(Path.is_file, paths), None)
 
 
-def read(folder: Path, name: str) -> Iterator[dict[str, str]]:
-    """Rows of a set: `key` (what the document is of), `document`, `summary`."""
+def rows_of(folder: Path, name: str) -> Iterator[dict[str, Any]]:
+    """Rows of a set, as they are."""
     path = file_of(folder, name)
     if path is None:
         print(f"{name}: not there, left out")
         return
     for record in read_records(path):
-        row = record.row
-        if row is None:
+        if record.row is None:
             raise SystemExit(f"{record.file}:{record.line}: {record.problem}")
+        yield record.row
+
+
+def read(folder: Path, name: str) -> Iterator[dict[str, str]]:
+    """Rows of a set: `key` (what the document is of), `document`, `summary`."""
+    for row in rows_of(folder, name):
         if name == "scitldr_a":
             found = {"key": row["id"], "document": " ".join(row["source"]), "summary": row["summary"][0]}
         elif name == "proposals_cc0":
@@ -250,12 +266,10 @@ def with_gaps(text: str, generator: random.Random) -> list[dict[str, str]]:
             for place, sentence in enumerate(bare)
             if sentence.endswith((".", "!", "?")) and len(sentence.split()) in SENTENCE
         ]
-        room = generator.randint(*generator.choices(list(ASKED), list(ASKED.values()))[0])
+        room = drawn(ASKED, generator)
         if len(usable) < LEAST_USABLE:
             continue
-        own = [bare[place] for place in usable]
-        central = best_sentences(own, [len(one.split()) for one in own], Words(own).centrality(), room)
-        asked = [usable[place] for place in central]
+        asked = [usable[place] for place in most_central([bare[place] for place in usable], room)]
         gaps = {place for place in asked if generator.random() >= STAYS}
         left = [
             one.removesuffix(bare[place]) + GAP if place in gaps else one for place, one in enumerate(sentences[part])

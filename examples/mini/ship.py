@@ -14,6 +14,7 @@ from pathlib import Path
 
 import torch
 from base import chosen, count, cut
+from passages import HANGING
 from transformers import AutoModelForSeq2SeqLM, AutoProcessor
 
 import hier_models
@@ -22,12 +23,10 @@ from hier_models.models.summary_lengths import length_ids
 
 MOST, SPARE = 60e6, 150e3  # bytes of the weights; the file has a head
 READ = 512  # tokens that it reads of a document, as in training
-# Words with which no summary begins: they hang on what was said before, or ask.
-NO_BEGINNING = (
-    *("he", "she", "it", "they", "his", "her", "its", "their", "him", "them", "these", "those", "such", "but"),
-    *("and", "or", "so", "then", "however", "therefore", "thus", "also", "moreover", "furthermore"),
-    *("nevertheless", "although", "though", "yet", "where", "what", "which", "why", "when", "is", "are", "was"),
-    *("were", "do", "does", "did", "can", "could", "should", "would"),
+# Words that ask, with which no summary begins either.
+ASKING = (
+    *("where", "what", "which", "why", "when", "is", "are", "was", "were", "do", "does", "did", "can", "could"),
+    *("should", "would"),
 )
 
 
@@ -63,7 +62,7 @@ def main() -> None:
         early_stopping=False,
         forced_bos_token_id=length_ids(tokenizer)["short"],
         begin_suppress_tokens=sorted(
-            set(tokenizer.convert_tokens_to_ids(list(NO_BEGINNING))) - {tokenizer.unk_token_id}
+            set(tokenizer.convert_tokens_to_ids([*HANGING, *ASKING])) - {tokenizer.unk_token_id}
         ),
     )
     model.save_pretrained(arguments.output)
