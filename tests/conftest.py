@@ -315,7 +315,8 @@ def compiler(build: Any, tmp_path_factory: pytest.TempPathFactory) -> None:
     product = "__m512 f(__m512 sum, __m512bh one) { return _mm512_dpbf16_ps(sum, one, one); }\n"
     source.write_text(includes + product, encoding="utf-8")
     library = str(source.with_suffix(".so"))
-    command = [*os.environ.get("CC", "cc").split(), *build.FLAGS.split(), "-o", library, str(source), "-lm"]
+    flags = f"{build.FLAGS} {build.AVX512} -shared".split()
+    command = [*os.environ.get("CC", "cc").split(), *flags, "-o", library, str(source), "-lm"]
     if shutil.which(command[0]) is None or subprocess.run(command, capture_output=True).returncode:
         pytest.skip("needs a C compiler that knows AVX512-BF16")
 
@@ -324,5 +325,5 @@ def compiler(build: Any, tmp_path_factory: pytest.TempPathFactory) -> None:
 def compiled(build: Any, compiler: None, tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     """The kernels of this checkout."""
     library = tmp_path_factory.mktemp("kernel") / "kernels.so"
-    assert build.compile_kernels((ROOT / source for source in build.SOURCES), library)
+    assert build.compile_kernels(ROOT / build.FOLDER, library)
     return ctypes.CDLL(str(library))

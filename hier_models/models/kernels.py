@@ -1,4 +1,4 @@
-"""The compiled kernels, for CPUs with AVX-512: where they are, and the threads that run them.
+"""The compiled kernels, for CPUs with AVX-512 or AVX2: where they are, and the threads that run them.
 
 hatch_build.py compiles them when the package is installed, if there is a C compiler for it; where there was none,
 operators of torch do.
@@ -18,7 +18,8 @@ import torch
 
 _STARTED = os.getpid()
 _MEMBER = ctypes.CFUNCTYPE(None, ctypes.c_void_p)  # what each thread of a team does
-INSTRUCTIONS = ("fma3", "avx512_f", "avx512_bw", "avx512_dq", "avx512_vl")  # that all of them need
+INSTRUCTIONS = ("fma3", "avx512_f", "avx512_bw", "avx512_dq", "avx512_vl")  # that all of them need but those of AVX2
+AVX2 = ("fma3", "avx2")
 
 
 @functools.cache

@@ -1,19 +1,20 @@
-"""The kernels of int8_kernel.c: linear layers in int8, on CPUs with AVX512-VNNI, where they were compiled.
+"""The kernels of int8_kernel.c and avx2_kernel.c: linear layers in int8, on CPUs with AVX512-VNNI or AVX2.
 
-They give every bit that torch's operators give, so that a document gets in a batch what it gets alone, but for GELU
+Where they were compiled, they give every bit that torch's operators give, so that a document gets in a batch what it gets alone, but for GELU
 (1e-6), which is theirs for any number of rows. Where torch was compiled in another way, they are not used.
 """
 
 import ctypes
 import functools
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 
 from ..models.attention_kernel import kernel_takes
 from ..models.attention_products import cpu_has
-from ..models.kernels import INSTRUCTIONS, kernels, run_parts
+from ..models.kernels import AVX2, INSTRUCTIONS, kernels, run_parts
 from ..models.torch_kernels import is_watched, tries_well
 from .int8_hier import Int8Linear
 
@@ -21,25 +22,34 @@ from .int8_hier import Int8Linear
 FEW_ROWS = 64  # for which weights are read as they lie
 FEW_ROWS_OF_AMX = 16  # which multiplies many rows faster; so few wait for the weights
 MANY_ROWS = 256  # for which weights are laid out; with those between, torch's operators are as fast
+FEW_ROWS_OF_AVX2 = 32  # with which torch's operators are slow; what are not few are many
 LEAST_OF_THREAD = 2**21  # weights, for which it is worth waking one up
 LEAST_OF_GELU = 2**16  # numbers, likewise
 SIDE = 64  # outputs, and inputs, that are laid out together
 TOGETHER = 6  # rows, of many
 PIECES = 4  # of the rows, for each thread: who has done its own takes another's
-NEEDED = (*INSTRUCTIONS, "avx512_vnni")
+VARIANTS = {"": (*INSTRUCTIONS, "avx512_vnni"), "_avx2": AVX2}  # what names of functions end in, and need; best first
 # Pointers, then numbers.
 SIGNATURES = {"linear_int8": (6, 5), "lay_out_int8": (2, 4), "linear_int8_rows": (6, 6), "gelu_float32": (1, 1)}
+
+
+class Kernels(NamedTuple):
+    """Functions by their names in `SIGNATURES`, if there are any, and how many rows are few and many."""
+
+    library: Any = None
+    few_rows: int = 0
+    many_rows: float = float("inf")
 
 
 def multiply_fast(layer: Int8Linear, rows: torch.Tensor, found: torch.Tensor) -> bool:
     """Fill in (rows, outputs) for (rows, inputs), or leave it to torch's operators, but for GELU after these."""
     if torch.compiler.is_compiling() or is_watched() or not len(rows):
         return False
-    library, few_rows = find_kernels()
+    library, few_rows, many_rows = find_kernels()
     threads = torch.get_num_threads()
     pieces = max(1, min(threads, layer.weight.numel() // LEAST_OF_THREAD))
-    is_many = few_rows == FEW_ROWS and len(rows) >= MANY_ROWS
     is_few = len(rows) <= max(1, few_rows * pieces // threads)
+    is_many = len(rows) >= many_rows and not is_few
     has_gelu = layer.activation is not None  # that of other numbers of rows must be the same to the bit
     if library is None or not (is_many or is_few or has_gelu) or not _takes(layer, rows, found):
         return False
@@ -70,16 +80,27 @@ def is_faster_in_bfloat16(attention: nn.Module) -> bool:
 
 
 @functools.cache
-def find_kernels() -> tuple[Any, int]:
-    """The library, where its kernels run and agree with torch, and how many rows are few."""
-    library = kernels()
-    if not all(hasattr(library, name) for name in SIGNATURES) or not all(map(cpu_has, NEEDED)):
-        return None, 0
+def find_kernels() -> Kernels:
+    """The kernels that this CPU runs, if they agree with torch."""
+    variant = next((ending for ending, needed in VARIANTS.items() if all(map(cpu_has, needed))), None)
+    library = None if variant is None else functions(kernels(), variant)
+    if library is None or not tries_well(_agree, library):
+        return Kernels()
+    if variant == "_avx2":
+        return Kernels(library, FEW_ROWS_OF_AVX2, 0)
+    return Kernels(library, FEW_ROWS_OF_AMX) if cpu_has("amx_int8") else Kernels(library, FEW_ROWS, MANY_ROWS)
+
+
+def functions(library: Any, variant: str) -> Any:
+    """Those of a variant by their names in `SIGNATURES`, unless the library is an older one, without them."""
+    found = SimpleNamespace()
     for name, (pointers, numbers) in SIGNATURES.items():
-        getattr(library, name).argtypes = [ctypes.c_void_p] * pointers + [ctypes.c_long] * numbers
-    if not tries_well(_agree, library):
-        return None, 0
-    return library, FEW_ROWS_OF_AMX if cpu_has("amx_int8") else FEW_ROWS
+        function = getattr(library, name + variant, None)
+        if function is None:
+            return None
+        function.argtypes = [ctypes.c_void_p] * pointers + [ctypes.c_long] * numbers
+        setattr(found, name, function)
+    return found
 
 
 @torch.no_grad()

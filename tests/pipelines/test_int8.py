@@ -1,6 +1,5 @@
 """Linear layers in int8, `dtype="int8"`: what they give, what is left, what is said where it or another is no gain."""
 
-import ctypes
 import json
 import logging
 import time
@@ -17,6 +16,7 @@ import hier_models
 from hier_models.models.attention_products import cpu_has
 from hier_models.pipelines import document_pipeline_hier, int8_hier, int8_kernel
 from hier_models.pipelines.int8_hier import ROWS_AT_ONCE, Int8Linear, to_int8, why_no_int8
+from hier_models.pipelines.int8_kernel import VARIANTS
 from tests.cases import CASES, collate, make_model
 from tests.conftest import DOCUMENTS
 
@@ -70,30 +70,33 @@ def test_a_row_gets_alone_what_it_gets_in_a_batch(bias):
     assert torch.equal(layer(states), torch.cat([layer(row[None]) for row in states]))
 
 
-needs_avx512_vnni = pytest.mark.skipif(
-    not all(map(cpu_has, int8_kernel.NEEDED)), reason="needs a CPU with AVX512-VNNI"
-)
+def variant_of(param):
+    """Which of the kernels, which this CPU may not run."""
+    return pytest.param(
+        param, marks=pytest.mark.skipif(not all(map(cpu_has, VARIANTS[param])), reason="not on this CPU")
+    )
 
 
-@pytest.fixture
-def kernel_calls(compiled, monkeypatch):
-    """How often the compiled kernels were asked, of this checkout, as on a machine without AMX."""
+@pytest.fixture(params=list(map(variant_of, VARIANTS)), ids=["avx512_vnni", "avx2"])
+def kernel_calls(request, compiled, monkeypatch):
+    """How often the compiled kernels were asked, of this checkout, as on a machine with AVX512-VNNI and no AMX."""
     found = []
 
     def counted(kernel):
         return lambda *arguments: found.append(arguments) or kernel(*arguments)
 
-    for name, (pointers, numbers) in int8_kernel.SIGNATURES.items():
-        getattr(compiled, name).argtypes = [ctypes.c_void_p] * pointers + [ctypes.c_long] * numbers
-    library = SimpleNamespace(
-        linear_int8=counted(compiled.linear_int8),
-        lay_out_int8=compiled.lay_out_int8,
-        linear_int8_rows=counted(compiled.linear_int8_rows),
-        gelu_float32=compiled.gelu_float32,
-    )
-    monkeypatch.setattr(int8_kernel, "find_kernels", lambda: (library, int8_kernel.FEW_ROWS))
+    library = int8_kernel.functions(compiled, request.param)
+    for name in ("linear_int8", "linear_int8_rows"):
+        setattr(library, name, counted(getattr(library, name)))
+    take(monkeypatch, library)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
     return found
+
+
+def take(monkeypatch, library):
+    """Let layers find these functions."""
+    found = int8_kernel.Kernels(library, int8_kernel.FEW_ROWS, int8_kernel.MANY_ROWS)
+    monkeypatch.setattr(int8_kernel, "find_kernels", lambda: found)
 
 
 def with_operators(layer, rows, dtype=None):
@@ -103,7 +106,6 @@ def with_operators(layer, rows, dtype=None):
     return found
 
 
-@needs_avx512_vnni
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize(("inputs", "outputs"), SHAPES)
 @pytest.mark.parametrize("rows", [1, 3, 4, 5, 64, 256, 265])
@@ -118,7 +120,6 @@ def test_the_compiled_kernel_gives_every_bit(kernel_calls, rows, inputs, outputs
     assert len(kernel_calls) == 3
 
 
-@needs_avx512_vnni
 @pytest.mark.parametrize("outputs", [7, 64, 130])
 def test_gelu_is_the_same_for_few_rows_and_for_many(kernel_calls, outputs):
     """Also for those between, whose products are torch's, and up to rounding what torch makes of them."""
@@ -134,9 +135,8 @@ def test_gelu_is_the_same_for_few_rows_and_for_many(kernel_calls, outputs):
     assert torch.equal(parts.nan_to_num(1.0), got.nan_to_num(1.0))
 
 
-@needs_avx512_vnni
 def test_gelu_of_numbers_far_from_zero(kernel_calls):
-    library, _ = int8_kernel.find_kernels()
+    library = int8_kernel.find_kernels().library
     numbers = torch.cat([torch.linspace(-30, 30, 1003), torch.tensor([torch.inf, torch.nan, 1e30, -1e30, -0.0])])
     want = nn.functional.gelu(numbers.double()).float()
     int8_kernel._run_gelu(library, found := numbers.clone()[None], threads=1)
@@ -156,7 +156,6 @@ def test_what_comes_after_a_layer_is_taken_into_it(always):
     assert to_int8(other).fc1.activation is None
 
 
-@needs_avx512_vnni
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize(("inputs", "outputs"), [(63, 7), (130, 129)])
 @pytest.mark.parametrize("rows", [5, 300])
@@ -175,7 +174,6 @@ def test_bfloat16_goes_in_and_comes_out_to_the_bit(kernel_calls, rows, inputs, o
     assert layer(states).dtype == torch.float32
 
 
-@needs_avx512_vnni
 @pytest.mark.parametrize("rows", [3, 300])
 def test_what_is_no_number_stays_so(kernel_calls, rows):
     layer = Int8Linear(nn.Linear(70, 20), is_tied=False)
@@ -191,7 +189,6 @@ def test_what_is_no_number_stays_so(kernel_calls, rows):
     assert torch.equal(layer(states)[2:], found[2:].bfloat16())
 
 
-@needs_avx512_vnni
 @pytest.mark.parametrize(("threads", "pieces"), [(2, 2), (3, 3), (100, 5)])
 def test_a_large_layer_is_shared_out_among_threads(kernel_calls, monkeypatch, threads, pieces):
     monkeypatch.setattr(int8_kernel, "LEAST_OF_THREAD", 100)
@@ -204,7 +201,6 @@ def test_a_large_layer_is_shared_out_among_threads(kernel_calls, monkeypatch, th
     assert torch.equal(found, with_operators(layer, states))
 
 
-@needs_avx512_vnni
 @pytest.mark.parametrize("threads", [2, 3, 100])
 def test_many_rows_are_shared_out_among_threads(kernel_calls, monkeypatch, threads):
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
@@ -214,7 +210,6 @@ def test_many_rows_are_shared_out_among_threads(kernel_calls, monkeypatch, threa
     assert sum(count for *_, count, _, _ in kernel_calls) == len(states)
 
 
-@needs_avx512_vnni
 def test_other_rows_and_layers_take_torchs_operators(kernel_calls):
     torch.manual_seed(0)
     linear, states = nn.Linear(64, 48), torch.randn(3, 64)
@@ -233,7 +228,6 @@ def test_other_rows_and_layers_take_torchs_operators(kernel_calls):
     assert not kernel_calls
 
 
-@needs_avx512_vnni
 @pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
 def test_who_watches_torchs_operations_sees_them(kernel_calls):
     layer, states = Int8Linear(nn.Linear(64, 48).requires_grad_(False), is_tied=False), torch.randn(3, 64)
@@ -246,7 +240,6 @@ def test_who_watches_torchs_operations_sees_them(kernel_calls):
     assert len(kernel_calls) == 1
 
 
-@needs_avx512_vnni
 def test_small_layers_of_many_rows_are_left_to_torchs_threads(kernel_calls, monkeypatch):
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     layer = Int8Linear(nn.Linear(64, 48), is_tied=False)
@@ -256,7 +249,6 @@ def test_small_layers_of_many_rows_are_left_to_torchs_threads(kernel_calls, monk
     assert len(kernel_calls) == 1
 
 
-@needs_avx512_vnni
 def test_many_threads_leave_a_row_to_the_kernel(kernel_calls, monkeypatch):
     monkeypatch.setattr(torch, "get_num_threads", lambda: 200)
     layer = Int8Linear(nn.Linear(64, 48), is_tied=False)
@@ -269,7 +261,7 @@ def test_many_threads_leave_a_row_to_the_kernel(kernel_calls, monkeypatch):
 @pytest.mark.parametrize("rows", [2, 300])
 def test_no_memory_is_said(monkeypatch, rows):
     library = SimpleNamespace(**dict.fromkeys(int8_kernel.SIGNATURES, lambda *_: 1))
-    monkeypatch.setattr(int8_kernel, "find_kernels", lambda: (library, int8_kernel.FEW_ROWS))
+    take(monkeypatch, library)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
     with pytest.raises(MemoryError, match=f"no memory for {rows} rows of 64 numbers in int8"):
         Int8Linear(nn.Linear(64, 48), is_tied=False)(torch.randn(rows, 64))
@@ -284,32 +276,55 @@ def found_anew():
 
 
 def test_processors_without_its_instructions_do_without(found_anew, monkeypatch):
-    library = SimpleNamespace(**dict.fromkeys(int8_kernel.SIGNATURES, lambda *_: 1))
+    library = SimpleNamespace(**{f"{name}{end}": lambda *_: 1 for name in int8_kernel.SIGNATURES for end in VARIANTS})
     monkeypatch.setattr(int8_kernel, "kernels", lambda: library)
-    monkeypatch.setattr(int8_kernel, "cpu_has", lambda name: name != "avx512_vnni")
-    assert found_anew() == (None, 0)
+    monkeypatch.setattr(int8_kernel, "cpu_has", lambda name: name not in ("avx512_vnni", "avx2"))
+    assert found_anew().library is None
 
 
 def test_an_older_library_and_none_are_done_without(found_anew, monkeypatch):
     for library in (SimpleNamespace(), SimpleNamespace(linear_int8=lambda *_: 0), None):
         monkeypatch.setattr(int8_kernel, "kernels", lambda library=library: library)
-        assert found_anew() == (None, 0)
+        assert found_anew().library is None
         found_anew.cache_clear()
 
 
-@needs_avx512_vnni
-@pytest.mark.parametrize(("has_amx", "few"), [(False, int8_kernel.FEW_ROWS), (True, int8_kernel.FEW_ROWS_OF_AMX)])
-def test_amx_leaves_it_fewer_rows(compiled, found_anew, monkeypatch, has_amx, few):
-    monkeypatch.setattr(int8_kernel, "kernels", lambda: compiled)
-    monkeypatch.setattr(int8_kernel, "cpu_has", lambda name: has_amx if name == "amx_int8" else cpu_has(name))
-    assert found_anew()[1] == few
+@pytest.mark.parametrize(
+    ("cpu", "few", "many"),
+    [
+        ("", int8_kernel.FEW_ROWS, int8_kernel.MANY_ROWS),
+        ("amx_int8", int8_kernel.FEW_ROWS_OF_AMX, float("inf")),
+        ("avx2", int8_kernel.FEW_ROWS_OF_AVX2, 0),
+    ],
+)
+def test_how_many_rows_they_take(found_anew, monkeypatch, cpu, few, many):
+    """AMX leaves them few, and AVX2 all."""
+    library = SimpleNamespace(**{f"{name}{end}": SimpleNamespace() for name in int8_kernel.SIGNATURES for end in VARIANTS})
+    monkeypatch.setattr(int8_kernel, "kernels", lambda: library)
+    monkeypatch.setattr(int8_kernel, "tries_well", lambda *_: True)
+    needed = VARIANTS["_avx2" if cpu == "avx2" else ""]
+    monkeypatch.setattr(int8_kernel, "cpu_has", lambda name: name in (cpu, *needed))
+    found = found_anew()
+    assert found[1:] == (few, many)
+    assert found.library.gelu_float32 is getattr(library, f"gelu_float32{'_avx2' * (cpu == 'avx2')}")
 
 
-@needs_avx512_vnni
-def test_a_kernel_that_finds_another_bit_than_torch_is_not_used(compiled, found_anew, monkeypatch):
+@pytest.mark.parametrize("rows", [1, int8_kernel.FEW_ROWS_OF_AVX2, int8_kernel.FEW_ROWS_OF_AVX2 + 1, 200])
+def test_with_avx2_torchs_operators_are_not_asked(kernel_calls, monkeypatch, rows):
+    kernels = int8_kernel.find_kernels()._replace(few_rows=int8_kernel.FEW_ROWS_OF_AVX2, many_rows=0)
+    monkeypatch.setattr(int8_kernel, "find_kernels", lambda: kernels)
+    layer, states = Int8Linear(nn.Linear(64, 48), is_tied=False), torch.randn(rows, 64)
+    want = with_operators(layer, states)
+    monkeypatch.setattr(int8_hier, "int8_product", None)
+    assert torch.equal(layer(states), want)
+
+
+@pytest.mark.parametrize("variant", list(map(variant_of, VARIANTS)))
+def test_a_kernel_that_finds_another_bit_than_torch_is_not_used(compiled, found_anew, monkeypatch, variant):
     state = torch.get_rng_state()
     monkeypatch.setattr(int8_kernel, "kernels", lambda: compiled)
-    assert found_anew()[0] is not None
+    monkeypatch.setattr(int8_kernel, "cpu_has", lambda name: name in VARIANTS[variant])
+    assert found_anew().library is not None
     assert torch.equal(torch.get_rng_state(), state)
     found_anew.cache_clear()
     multiply = Int8Linear.multiply
@@ -319,14 +334,19 @@ def test_a_kernel_that_finds_another_bit_than_torch_is_not_used(compiled, found_
         found[-1, -1] = torch.nextafter(found[-1, -1], torch.tensor(torch.inf))
 
     monkeypatch.setattr(Int8Linear, "multiply", otherwise)
-    assert found_anew() == (None, 0)
+    assert found_anew().library is None
 
 
 def test_the_trial_is_of_torchs_operators(trial, monkeypatch):
     """They do what the compiled kernels leave them, or all where there are none."""
     product = int8_hier.int8_product
+    take(monkeypatch, SimpleNamespace())
     monkeypatch.setattr(int8_hier, "int8_product", lambda *given: time.sleep(0.02) or product(*given))
     assert "no faster" in trial()
+    trial.cache_clear()
+    kernels = int8_kernel.Kernels(SimpleNamespace(**dict.fromkeys(int8_kernel.SIGNATURES, lambda *_: 0)), 32, 0)
+    monkeypatch.setattr(int8_kernel, "find_kernels", lambda: kernels)
+    assert trial() is None
 
 
 @pytest.mark.parametrize("name", CASES)

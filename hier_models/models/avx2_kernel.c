@@ -1,0 +1,257 @@
+/* What int8_kernel.c does, for CPUs with AVX2 and no AVX512-VNNI: linear layers in int8, to the same bit.
+
+No instruction of AVX2 adds up products of bytes without rounding them off at 16 bits, so numbers are multiplied as 16
+bits, two neighbours at once. In memory weights keep 8 bits: that is what few rows, as in a step of decoding, wait for. */
+
+#include <float.h>
+#include <immintrin.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define INLINE static inline __attribute__((always_inline))
+#define LANES 8  /* numbers of 32 bits in a register */
+#define DEPTH 16 /* numbers that one instruction multiplies */
+#define TILE 4   /* few rows that are multiplied together */
+#define PAIR 2   /* and outputs: 8 sums stay in registers */
+#define HIGH 6   /* many rows that are multiplied together */
+#define PANEL 16 /* and outputs: 12 sums stay in registers */
+#define SIDE 64  /* outputs, and inputs, that pipelines/int8_kernel.py lays out together */
+#define CACHED (1 << 17) /* bytes of rows that are multiplied before the next */
+#define AHEAD 2048 /* bytes of weights that are fetched before they are needed */
+
+typedef uint16_t bfloat16;
+
+/* 8 numbers from a place on, as float32, or as many as there are. */
+INLINE __m256 load(const void *from, long at, long count, int half) {
+    if (half) {
+        bfloat16 some[LANES] = {0};
+        const bfloat16 *first = (const bfloat16 *)from + at;
+        if (count - at < LANES) memcpy(some, first, 2 * (count - at)), first = some;
+        const __m256i wide = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)first));
+        return _mm256_castsi256_ps(_mm256_slli_epi32(wide, 16));
+    }
+    float some[LANES] = {0};
+    const float *first = (const float *)from + at;
+    if (count - at < LANES) memcpy(some, first, 4 * (count - at)), first = some;
+    return _mm256_loadu_ps(first);
+}
+
+/* Put 8 numbers, or as many as there is room for, to a place. */
+INLINE void store(void *to, long at, long count, __m256 numbers, int half) {
+    const long some = count - at < LANES ? count - at : LANES;
+    if (half) { /* rounded as torch does: to the nearest, and half way to the even one */
+        const __m256i bits = _mm256_castps_si256(numbers);
+        const __m256i even = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+        const __m256i up = _mm256_add_epi32(bits, _mm256_add_epi32(even, _mm256_set1_epi32(0x7fff)));
+        const __m256i is_none = _mm256_castps_si256(_mm256_cmp_ps(numbers, numbers, _CMP_UNORD_Q));
+        const __m256i kept = _mm256_blendv_epi8(_mm256_srli_epi32(up, 16), _mm256_set1_epi32(0x7fc0), is_none);
+        const __m128i narrow = _mm_packus_epi32(_mm256_castsi256_si128(kept), _mm256_extracti128_si256(kept, 1));
+        memcpy((bfloat16 *)to + at, &narrow, 2 * some);
+    } else if (some == LANES) _mm256_storeu_ps((float *)to + at, numbers);
+    else memcpy((float *)to + at, &numbers, 4 * some);
+}
+
+/* Bring a row to int8, kept in 16 bits, and return what each number is to be multiplied with; zeros are behind it. */
+INLINE float quantize(int16_t *to, const void *from, long inputs, int half) {
+    __m256i most = _mm256_setzero_si256(); /* as bits: a NaN is the largest */
+    for (long i = 0; i < inputs; i += LANES) {
+        const __m256i bits = _mm256_castps_si256(load(from, i, inputs, half));
+        most = _mm256_max_epu32(most, _mm256_and_si256(bits, _mm256_set1_epi32(0x7fffffff)));
+    }
+    uint32_t each[LANES], highest = 0;
+    _mm256_storeu_si256((__m256i *)each, most);
+    for (int i = 0; i < LANES; i++) highest = each[i] > highest ? each[i] : highest;
+    float scale;
+    memcpy(&scale, &highest, 4);
+    scale /= 127.0f;
+    if (scale < FLT_MIN) scale = FLT_MIN;
+    for (long i = 0; i < (inputs + DEPTH - 1) / DEPTH * DEPTH; i += LANES) {
+        const __m256 numbers = i < inputs ? load(from, i, inputs, half) : _mm256_setzero_ps();
+        const __m256i whole = _mm256_cvtps_epi32(_mm256_div_ps(numbers, _mm256_set1_ps(scale)));
+        _mm_storeu_si128((__m128i *)(to + i),
+                         _mm_packs_epi32(_mm256_castsi256_si128(whole), _mm256_extracti128_si256(whole, 1)));
+    }
+    return scale;
+}
+
+/* 16 weights, as 16 bits. */
+INLINE __m256i widen(const int8_t *weights) {
+    return _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)weights));
+}
+
+/* Add TILE rows times PAIR outputs of weights, DEPTH numbers of each. */
+INLINE void multiply(__m256i sums[TILE][PAIR], const int16_t *const rows[TILE], const int8_t *const weights[PAIR],
+                     long at) {
+    for (int j = 0; j < PAIR; j++) {
+        const __m256i many = widen(weights[j]);
+        for (int i = 0; i < TILE; i++)
+            sums[i][j] = _mm256_add_epi32(
+                sums[i][j], _mm256_madd_epi16(_mm256_loadu_si256((const __m256i *)(rows[i] + at)), many));
+    }
+}
+
+INLINE int32_t sum_up(__m256i of) {
+    const __m128i halves = _mm_add_epi32(_mm256_castsi256_si128(of), _mm256_extracti128_si256(of, 1));
+    const __m128i pairs = _mm_add_epi32(halves, _mm_shuffle_epi32(halves, 0x4e));
+    return _mm_cvtsi128_si32(_mm_add_epi32(pairs, _mm_shuffle_epi32(pairs, 0xb1)));
+}
+
+/* Outputs `first` to `last` of rows (count, inputs), by weights (outputs, inputs); 1 where there is no memory. */
+int linear_int8_avx2(const float *rows, const int8_t *weights, const int32_t *weight_sums, const float *weight_scales,
+                     const float *bias, float *found, long count, long inputs, long outputs, long first, long last) {
+    const long stride = (inputs + DEPTH - 1) / DEPTH * DEPTH, whole = inputs / DEPTH * DEPTH;
+    int16_t *numbers = malloc(count * (2 * stride + sizeof(float)));
+    if (!numbers) return 1;
+    float *scales = (float *)(numbers + count * stride);
+    for (long row = 0; row < count; row++) scales[row] = quantize(numbers + row * stride, rows + row * inputs, inputs, 0);
+    for (long output = first; output < last; output += PAIR) {
+        const int wide = last - output < PAIR ? 1 : PAIR;
+        const int8_t *of_outputs[PAIR] = {weights + output * inputs, weights + (output + wide - 1) * inputs};
+        int8_t rest[PAIR][DEPTH] = {{0}};
+        for (int j = 0; j < PAIR; j++) memcpy(rest[j], of_outputs[j] + whole, inputs - whole);
+        for (long row = 0; row < count; row += TILE) {
+            const int high = count - row < TILE ? (int)(count - row) : TILE;
+            const int16_t *of_rows[TILE];
+            for (int i = 0; i < TILE; i++) of_rows[i] = numbers + (row + (i < high ? i : 0)) * stride;
+            __m256i sums[TILE][PAIR];
+            for (int i = 0; i < TILE * PAIR; i++) sums[i / PAIR][i % PAIR] = _mm256_setzero_si256();
+            for (long at = 0; at < whole; at += DEPTH) {
+                const int8_t *some[PAIR] = {of_outputs[0] + at, of_outputs[1] + at};
+                if (row == 0 && at % 64 == 0)
+                    for (int j = 0; j < PAIR; j++) _mm_prefetch((const char *)some[j] + AHEAD, _MM_HINT_T0);
+                multiply(sums, of_rows, some, at);
+            }
+            if (whole < inputs) multiply(sums, of_rows, (const int8_t *[PAIR]){rest[0], rest[1]}, whole);
+            for (int i = 0; i < high; i++)
+                for (int j = 0; j < wide; j++) {
+                    const float scaled = (float)sum_up(sums[i][j]) * scales[row + i];
+                    const float weight_scale = weight_scales[output + j];
+                    found[(row + i) * outputs + output + j] =
+                        bias ? __builtin_fmaf(scaled, weight_scale, bias[output + j]) : scaled * weight_scale;
+                }
+        }
+    }
+    free(numbers);
+    return 0;
+}
+
+/* Panels `first` to `last` of SIDE outputs of weights (outputs, inputs), in the order (outputs / PANEL, inputs / 2,
+PANEL, 2); 0 is behind them. */
+int lay_out_int8_avx2(const int8_t *weights, int8_t *laid_out, long inputs, long outputs, long first, long last) {
+    const long depth = (inputs + SIDE - 1) / SIDE * SIDE;
+    for (long output = first * SIDE; output < last * SIDE; output++) {
+        int8_t *to = laid_out + output / PANEL * PANEL * depth + output % PANEL * 2;
+        const int8_t *from = weights + output * inputs;
+        const long there = output < outputs ? inputs : 0;
+        long at = 0;
+        for (; at + 2 <= there; at += 2) memcpy(to + at * PANEL, from + at, 2);
+        for (; at < depth; at += 2) to[at * PANEL] = at < there ? from[at] : 0, to[at * PANEL + 1] = 0;
+    }
+    return 0;
+}
+
+/* HIGH rows times a panel of weights. */
+INLINE void multiply_panel(int32_t *products, const int16_t *const rows[HIGH], const int8_t *panel, long depth) {
+    __m256i sums[HIGH][2];
+#pragma GCC unroll 6
+    for (int i = 0; i < HIGH; i++) sums[i][0] = sums[i][1] = _mm256_setzero_si256();
+    for (long at = 0; at < depth; at += 2) {
+        const __m256i low = widen(panel + at * PANEL), high = widen(panel + at * PANEL + DEPTH);
+#pragma GCC unroll 6
+        for (int i = 0; i < HIGH; i++) {
+            int32_t two;
+            memcpy(&two, rows[i] + at, 4);
+            const __m256i of_row = _mm256_set1_epi32(two);
+            sums[i][0] = _mm256_add_epi32(sums[i][0], _mm256_madd_epi16(of_row, low));
+            sums[i][1] = _mm256_add_epi32(sums[i][1], _mm256_madd_epi16(of_row, high));
+        }
+    }
+#pragma GCC unroll 6
+    for (int i = 0; i < HIGH; i++)
+        for (int j = 0; j < 2; j++) _mm256_storeu_si256((__m256i *)(products + i * PANEL + j * LANES), sums[i][j]);
+}
+
+/* 2^power of powers up to 0; zero instead of what is too small for a normal number. */
+INLINE __m256 power_of_two(__m256 power) {
+    const __m256 whole = _mm256_round_ps(power, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    const __m256 rest = _mm256_sub_ps(power, whole);
+    const float series[] = {1.33335581e-3f, 9.61812911e-3f, 5.55041087e-2f, 2.40226507e-1f, 6.93147181e-1f, 1.0f};
+    __m256 sum = _mm256_set1_ps(1.54035304e-4f);
+    for (int i = 0; i < 6; i++) sum = _mm256_fmadd_ps(sum, rest, _mm256_set1_ps(series[i]));
+    const __m256i exponent = _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(whole), _mm256_set1_epi32(127)), 23);
+    const __m256 is_normal = _mm256_cmp_ps(power, _mm256_set1_ps(-126.0f), _CMP_NLT_UQ);
+    return _mm256_and_ps(is_normal, _mm256_mul_ps(sum, _mm256_castsi256_ps(exponent)));
+}
+
+/* What GELU makes of numbers: each times the normal distribution's share below it, by Abramowitz and Stegun, 7.1.26. */
+INLINE __m256 gelu(__m256 numbers) {
+    const __m256 one = _mm256_set1_ps(1), positive = _mm256_andnot_ps(_mm256_set1_ps(-0.0f), numbers);
+    const __m256 distance = _mm256_mul_ps(positive, _mm256_set1_ps(0.70710678f));
+    const __m256 near = _mm256_div_ps(one, _mm256_fmadd_ps(distance, _mm256_set1_ps(0.3275911f), one));
+    const float series[] = {-1.453152027f, 1.421413741f, -0.284496736f, 0.254829592f};
+    __m256 sum = _mm256_set1_ps(1.061405429f);
+    for (int i = 0; i < 4; i++) sum = _mm256_fmadd_ps(sum, near, _mm256_set1_ps(series[i]));
+    const __m256 power = _mm256_mul_ps(_mm256_mul_ps(distance, distance), _mm256_set1_ps(-1.44269504f));
+    const __m256 tail = _mm256_mul_ps(_mm256_mul_ps(_mm256_mul_ps(sum, near), power_of_two(power)), _mm256_set1_ps(0.5f));
+    const __m256 is_below = _mm256_cmp_ps(numbers, _mm256_setzero_ps(), _CMP_LT_OQ);
+    return _mm256_mul_ps(numbers, _mm256_blendv_ps(_mm256_sub_ps(one, tail), tail, is_below));
+}
+
+/* Put what GELU makes of numbers in their place. */
+int gelu_float32_avx2(float *numbers, long count) {
+    for (long at = 0; at < count; at += LANES) store(numbers, at, count, gelu(load(numbers, at, count, 0)), 0);
+    return 0;
+}
+
+/* Products of a row and a panel, as the numbers that they stand for, and perhaps what GELU makes of these. */
+INLINE void finish(void *found, const int32_t *products, float scale, const float *weight_scales, const float *bias,
+                   long wide, int half, int activated) {
+    for (long j = 0; j < wide; j += LANES) {
+        const __m256 product = _mm256_cvtepi32_ps(_mm256_loadu_si256((const __m256i *)(products + j)));
+        const __m256 scaled = _mm256_mul_ps(product, _mm256_set1_ps(scale));
+        const __m256 weight_scale = load(weight_scales, j, wide, 0);
+        __m256 all = bias ? _mm256_fmadd_ps(scaled, weight_scale, load(bias, j, wide, 0))
+                          : _mm256_mul_ps(scaled, weight_scale);
+        if (activated) all = gelu(all);
+        store(found, j, wide, all, half);
+    }
+}
+
+/* Rows (count, inputs) by weights that were laid out, and GELU where it is `activated`; 1 where there is no memory. Rows
+and what is found are bfloat16 where `half_rows` and `half_found` say so. */
+int linear_int8_rows_avx2(const void *rows, const int8_t *laid_out, const int32_t *weight_sums,
+                          const float *weight_scales, const float *bias, void *found, long half_rows, long half_found,
+                          long activated, long count, long inputs, long outputs) {
+    const long depth = (inputs + SIDE - 1) / SIDE * SIDE, stride = (inputs + DEPTH - 1) / DEPTH * DEPTH;
+    const long most = CACHED / (2 * stride) < HIGH ? HIGH : CACHED / (2 * stride) / HIGH * HIGH; /* rows at a time */
+    int16_t *numbers = malloc(most * (2 * stride + sizeof(float)));
+    if (!numbers) return 1;
+    float *scales = (float *)(numbers + most * stride);
+    for (long begin = 0; begin < count; begin += most) {
+        const long some = count - begin < most ? count - begin : most;
+        for (long row = 0; row < some; row++) {
+            int16_t *to = numbers + row * stride;
+            if (half_rows) scales[row] = quantize(to, (const bfloat16 *)rows + (begin + row) * inputs, inputs, 1);
+            else scales[row] = quantize(to, (const float *)rows + (begin + row) * inputs, inputs, 0);
+        }
+        for (long output = 0; output < outputs; output += PANEL) {
+            const long wide = outputs - output < PANEL ? outputs - output : PANEL;
+            for (long row = 0; row < some; row += HIGH) {
+                const int high = some - row < HIGH ? (int)(some - row) : HIGH;
+                const int16_t *of_rows[HIGH];
+                for (int i = 0; i < HIGH; i++) of_rows[i] = numbers + (row + (i < high ? i : 0)) * stride;
+                int32_t products[HIGH * PANEL];
+                multiply_panel(products, of_rows, laid_out + output * depth, stride);
+                for (int i = 0; i < high; i++) {
+                    const long at = (begin + row + i) * outputs + output;
+                    void *to = half_found ? (void *)((bfloat16 *)found + at) : (void *)((float *)found + at);
+                    finish(to, products + i * PANEL, scales[row + i], weight_scales + output,
+                           bias ? bias + output : NULL, wide, half_found, activated);
+                }
+            }
+        }
+    }
+    free(numbers);
+    return 0;
+}
