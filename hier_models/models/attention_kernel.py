@@ -1,4 +1,5 @@
-"""The kernels of attention_kernel.c: forwards on CPUs with AVX-512, where they were compiled."""
+"""The kernels of attention_kernel.c: forwards on CPUs with AVX-512, where they were compiled; of avx2_kernel.c: steps.
+"""
 
 import ctypes
 from collections.abc import Callable, Iterable
@@ -7,7 +8,7 @@ from typing import Any
 import torch
 
 from .attention_products import cpu_has
-from .kernels import INSTRUCTIONS, kernels, run_calls, run_parts
+from .kernels import AVX2, INSTRUCTIONS, kernels, run_calls, run_parts
 from .torch_kernels import is_watched
 
 
@@ -21,21 +22,27 @@ LEAST_OF_THREAD = 2**19  # numbers of keys that it is worth waking a thread for
 
 def _kernel(query: torch.Tensor, what: str = "attend") -> Callable[..., int] | None:
     """The one for a type and a head_dim, unless the file is an older one, without it."""
-    name = f"{what}_{str(query.dtype).removeprefix('torch.')}_{query.shape[-1]}"
+    name = f"{what}_{str(query.dtype).removeprefix('torch.')}_{query.shape[-1]}{_variant(query.dtype, what) or ''}"
     return getattr(kernels(), name, None)
+
+
+def _variant(dtype: torch.dtype, what: str) -> str | None:
+    """What the name of a kernel for a type ends in that this CPU runs, if it runs any."""
+    needed = {torch.float32: INSTRUCTIONS, torch.bfloat16: (*INSTRUCTIONS, "avx512_bf16")}.get(dtype)
+    if needed is not None and all(map(cpu_has, needed)):
+        return ""
+    return "_avx2" if (dtype, what) == (torch.float32, "step") and all(map(cpu_has, AVX2)) else None
 
 
 def kernel_takes(*states: torch.Tensor, what: str = "attend") -> bool:
     """Whether a kernel takes states (batch, heads, tokens, head_dim) of a type; AMX is faster, but for a step."""
     query = states[0]
-    needed = {torch.float32: INSTRUCTIONS, torch.bfloat16: (*INSTRUCTIONS, "avx512_bf16")}.get(query.dtype)
     return (
-        needed is not None
-        and query.device.type == "cpu"
+        query.device.type == "cpu"
         and query.shape[-1] in HEAD_DIMS
         and all(type(of) is torch.Tensor and of.stride(-1) == 1 for of in states)
         and all((of.dtype, of.device) == (query.dtype, query.device) for of in states)
-        and all(map(cpu_has, needed))
+        and _variant(query.dtype, what) is not None
         and (what == "step" or query.dtype != torch.bfloat16 or not cpu_has("amx_bf16"))
         and _kernel(query, what) is not None
         and not is_watched()

@@ -1,10 +1,12 @@
-/* What int8_kernel.c does, for CPUs with AVX2 and no AVX512-VNNI: linear layers in int8, to the same bit.
+/* For CPUs with AVX2 and no AVX-512: what int8_kernel.c does, linear layers in int8, to the same bit; and at the end, in
+float32, what attention_kernel.c does in a step of decoding.
 
 No instruction of AVX2 adds up products of bytes without rounding them off at 16 bits, so numbers are multiplied as 16
 bits, two neighbours at once. In memory weights keep 8 bits: that is what few rows, as in a step of decoding, wait for. */
 
 #include <float.h>
 #include <immintrin.h>
+#include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -255,3 +257,88 @@ int linear_int8_rows_avx2(const void *rows, const int8_t *laid_out, const int32_
     free(numbers);
     return 0;
 }
+
+/* Sums of 8 vectors, in their order. */
+INLINE __m256 sum_each(const __m256 *of) {
+    const __m256 low = _mm256_hadd_ps(_mm256_hadd_ps(of[0], of[1]), _mm256_hadd_ps(of[2], of[3]));
+    const __m256 high = _mm256_hadd_ps(_mm256_hadd_ps(of[4], of[5]), _mm256_hadd_ps(of[6], of[7]));
+    return _mm256_add_ps(_mm256_permute2f128_ps(low, high, 0x20), _mm256_permute2f128_ps(low, high, 0x31));
+}
+
+INLINE float reduce(__m256 of, int is_max) {
+    float each[LANES], found = is_max ? -INFINITY : 0;
+    _mm256_storeu_ps(each, of);
+    for (int i = 0; i < LANES; i++) found = !is_max ? found + each[i] : each[i] > found ? each[i] : found;
+    return found;
+}
+
+#define ASKED 4 /* queries that read a value together */
+
+/* Scores of a query, to the base of 2, and the highest; the mask has a byte of a key, zero where it is not seen. */
+INLINE float score_keys(float *scores, const char *query, const char *key, long stride, const uint8_t *mask, long keys,
+                        float scale, int head_dim, int half_precision) {
+    const __m256 hidden = _mm256_set1_ps(-INFINITY);
+    __m256 most = hidden;
+    for (long at = 0; at < keys; at += LANES) {
+        __m256 sums[LANES];
+        const char *rows[LANES];
+        for (int k = 0; k < LANES; k++) {
+            rows[k] = key + (at + k < keys ? at + k : keys - 1) * stride;
+            sums[k] = _mm256_setzero_ps();
+        }
+        for (int i = 0; i < head_dim; i += LANES) {
+            const __m256 asked = _mm256_loadu_ps((const float *)query + i);
+            for (int k = 0; k < LANES; k++)
+                sums[k] = _mm256_fmadd_ps(asked, _mm256_loadu_ps((const float *)rows[k] + i), sums[k]);
+        }
+        uint8_t seen[LANES] = {0};
+        const long some = keys - at < LANES ? keys - at : LANES;
+        if (mask) memcpy(seen, mask + at, some);
+        else memset(seen, 1, some);
+        const __m256i wide = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)seen));
+        const __m256 is_hidden = _mm256_castsi256_ps(_mm256_cmpeq_epi32(wide, _mm256_setzero_si256()));
+        const __m256 all = _mm256_mul_ps(sum_each(sums), _mm256_set1_ps(scale * 1.44269504f));
+        const __m256 found = _mm256_blendv_ps(all, hidden, is_hidden);
+        _mm256_storeu_ps(scores + at, found);
+        most = _mm256_max_ps(most, found);
+    }
+    return reduce(most, 1);
+}
+
+/* Of `count` queries, means of values (keys, head_dim) by weights 2^(score - top); zeros where nothing is seen. */
+INLINE void mean_values(char *const *found, float *scores, long room, const float *top, const char *value, long stride,
+                        long keys, int count, int head_dim, int half_precision) {
+    float shares[ASKED];
+    for (int i = 0; i < count; i++) {
+        __m256 total = _mm256_setzero_ps();
+        const __m256 most = _mm256_set1_ps(top[i] == -INFINITY ? 0 : top[i]);
+        for (long at = 0; at < keys; at += LANES) {
+            const __m256 weights = power_of_two(_mm256_sub_ps(_mm256_loadu_ps(scores + i * room + at), most));
+            _mm256_storeu_ps(scores + i * room + at, weights);
+            total = _mm256_add_ps(total, weights);
+        }
+        const float all = reduce(total, 0);
+        shares[i] = all == 0 ? 0 : 1 / all;
+    }
+    const int wide = count == 1 ? 4 : 2; /* vectors of values, whose sums stay in registers */
+    for (int d = 0; d < head_dim; d += wide * LANES) {
+        __m256 sums[ASKED][4];
+        for (int i = 0; i < count * 4; i++) sums[i / 4][i % 4] = _mm256_setzero_ps();
+        for (long k = 0; k < keys; k++) {
+            const float *row = (const float *)(value + k * stride) + d;
+            for (int i = 0; i < count; i++) {
+                const __m256 weight = _mm256_set1_ps(scores[i * room + k]);
+                for (int j = 0; j < wide; j++)
+                    sums[i][j] = _mm256_fmadd_ps(weight, _mm256_loadu_ps(row + LANES * j), sums[i][j]);
+            }
+        }
+        for (int i = 0; i < count; i++)
+            for (int j = 0; j < wide; j++)
+                _mm256_storeu_ps((float *)found[i] + d + LANES * j, _mm256_mul_ps(sums[i][j], _mm256_set1_ps(shares[i])));
+    }
+}
+
+#include "step.h"
+
+STEP(step_float32_32_avx2, 32, 0)
+STEP(step_float32_64_avx2, 64, 0)

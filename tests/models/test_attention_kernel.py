@@ -34,6 +34,7 @@ needs_avx512_bf16 = pytest.mark.skipif(
     not (HAS_AVX512 and cpu_has("avx512_bf16")), reason="needs a CPU with AVX512-BF16"
 )
 needs_avx512 = pytest.mark.skipif(not HAS_AVX512, reason="needs a CPU with AVX-512")
+needs_avx2 = pytest.mark.skipif(not all(map(cpu_has, compiled_kernels.AVX2)), reason="needs a CPU with AVX2")
 
 
 @pytest.fixture
@@ -236,21 +237,23 @@ class Attention:
     dropout, scaling, config = 0.1, 0.3, SimpleNamespace(_attn_implementation="sdpa")
 
 
-def calls_of(name, without=None):
-    """A fixture: how often models asked a kernel; some instructions are put aside."""
+def calls_of(name, **without):
+    """A fixture: how often models asked a kernel; some instructions are put aside, in each of its tests others."""
 
-    @pytest.fixture
-    def calls(compiled, monkeypatch):
+    @pytest.fixture(params=list(without.values()), ids=list(without))
+    def calls(request, compiled, monkeypatch):
         found, attend = [], getattr(kernel, name)
         monkeypatch.setattr(kernel, "kernels", lambda: compiled)
-        monkeypatch.setattr(kernel, "cpu_has", lambda has: has != without and cpu_has(has))
+        monkeypatch.setattr(kernel, "cpu_has", lambda has: has != request.param and cpu_has(has))
         monkeypatch.setattr(bart_body, name, lambda *arguments: found.append(arguments) or attend(*arguments))
         return found
 
     return calls
 
 
-bodies_calls, steps = calls_of("attend_with_kernel", without="amx_bf16"), calls_of("attend_step")
+WITH_AVX512, WITH_AVX2 = pytest.param(None, marks=needs_avx512), pytest.param("avx512_f", marks=needs_avx2)
+bodies_calls = calls_of("attend_with_kernel", avx512="amx_bf16")
+steps = calls_of("attend_step", avx512=WITH_AVX512, avx2=WITH_AVX2)
 
 
 @needs_avx512_bf16
@@ -289,14 +292,19 @@ def test_models_take_torchs_kernel_for_all_else(bodies_calls, monkeypatch):
     assert not bodies_calls
 
 
-STEP_TYPES = [
-    pytest.param(torch.float32, 2e-6, marks=needs_avx512),
-    pytest.param(torch.bfloat16, 1e-2, marks=needs_avx512_bf16),
-]
+of_step_types = pytest.mark.parametrize(
+    ("steps", "dtype", "tolerance"),
+    [
+        pytest.param(None, torch.float32, 2e-6, marks=needs_avx512),
+        pytest.param(None, torch.bfloat16, 1e-2, marks=needs_avx512_bf16),
+        pytest.param("avx512_f", torch.float32, 2e-6, marks=needs_avx2),
+    ],
+    indirect=["steps"],
+)
 
 
 @torch.no_grad()
-@pytest.mark.parametrize(("dtype", "tolerance"), STEP_TYPES)
+@of_step_types
 @pytest.mark.parametrize("head_dim", kernel.HEAD_DIMS)
 @pytest.mark.parametrize("queries", [1, 3, 4, 9, kernel.MOST_OF_STEP])
 @pytest.mark.parametrize("keys", [1, 16, 33, 300])
@@ -318,7 +326,7 @@ def test_steps_attend_to_what_a_mask_shows(steps, keys, queries, head_dim, dtype
 
 
 @torch.no_grad()
-@pytest.mark.parametrize(("dtype", "tolerance"), STEP_TYPES)
+@of_step_types
 def test_steps_where_nothing_is_seen_and_where_a_number_is_none(steps, dtype, tolerance):
     query, key, value = states_of(4, dtype)
     mask = torch.ones(2, 1, 4, 4, dtype=torch.bool)
@@ -334,7 +342,6 @@ def test_steps_where_nothing_is_seen_and_where_a_number_is_none(steps, dtype, to
     assert len(steps) == 2
 
 
-@needs_avx512
 @torch.no_grad()
 def test_steps_of_all_threads_and_of_documents_alone_are_the_same_to_the_bit(steps, monkeypatch):
     query, _, _ = states_of(5, torch.float32, heads=4, batch=3)
@@ -350,7 +357,6 @@ def test_steps_of_all_threads_and_of_documents_alone_are_the_same_to_the_bit(ste
     assert len(steps) == 5
 
 
-@needs_avx512
 def test_steps_of_torch_for_all_else(steps, monkeypatch):
     states = [of.detach() for of in states_of(12, torch.float32)]
     causal, training, eager = Attention(), Attention(), Attention()
@@ -372,12 +378,8 @@ def test_steps_of_torch_for_all_else(steps, monkeypatch):
         attend(causal, states[0][:, :, :1], *states[1:], None)
     assert len(steps) == 2
 
-    class Full:
-        @staticmethod
-        def step_float32_64(*arguments):
-            return 1
-
-    monkeypatch.setattr(kernel, "kernels", Full)
+    full = SimpleNamespace(step_float32_64=lambda *_: 1, step_float32_64_avx2=lambda *_: 1)
+    monkeypatch.setattr(kernel, "kernels", lambda: full)
     with torch.no_grad(), pytest.raises(MemoryError, match="no memory for the scores of 12 keys"):
         attend(Attention(), *states, None)
 
@@ -442,8 +444,12 @@ def test_other_states_take_other_ways(monkeypatch):
     monkeypatch.setattr(kernel, "cpu_has", lambda name: name in kernel.INSTRUCTIONS)
     assert kernel.kernel_takes(right, right, right)
     assert not kernel.kernel_takes(*[right.bfloat16()] * 3)
-    monkeypatch.setattr(kernel, "cpu_has", lambda name: name == "avx512_f")
-    assert not kernel.kernel_takes(right, right, right)
+    for some in (("avx512_f",), ("avx2",), compiled_kernels.AVX2):
+        monkeypatch.setattr(kernel, "cpu_has", lambda name, some=some: name in some)
+        assert not kernel.kernel_takes(right, right, right)
+    monkeypatch.setattr(kernel, "kernels", lambda: SimpleNamespace(step_float32_64_avx2=True))
+    assert kernel.kernel_takes(right, right, right, what="step")  # the one thing that AVX2 has a kernel for
+    assert not kernel.kernel_takes(*[right.bfloat16()] * 3, what="step")
 
 
 @needs_avx512
