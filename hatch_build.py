@@ -15,7 +15,7 @@ FOLDER = Path("hier_models/models")
 LIBRARY = FOLDER / "libkernels.so"
 FLAGS = "-O3 -fPIC -mfma"
 AVX512 = "-mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512bf16 -mavx512vnni"
-SOURCES = {"attention_kernel.c": AVX512, "int8_kernel.c": AVX512, "avx2_kernel.c": "-mavx2"}
+SOURCES = {"attention_kernel.c": AVX512, "int8_kernel.c": AVX512, "avx2_kernel.c": "-mavx2", "cache_kernel.c": ""}
 
 
 def compile_kernels(sources: Path, library: Path) -> bool:

@@ -1,5 +1,4 @@
-"""The kernels of attention_kernel.c: forwards on CPUs with AVX-512, where they were compiled; of avx2_kernel.c: steps.
-"""
+"""The kernels of attention_kernel.c, forwards on CPUs with AVX-512, and the step of avx2_kernel.c."""
 
 import ctypes
 from collections.abc import Callable, Iterable

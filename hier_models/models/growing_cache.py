@@ -3,15 +3,18 @@
 [`DynamicLayer`] copies all of its keys and values into new memory for each token.
 """
 
+import ctypes
 from typing import Any
 
 import torch
 from transformers.cache_utils import Cache, DynamicCache, DynamicLayer
 
+from .kernels import kernels, run_parts
 from .torch_kernels import is_watched
 
 
 ROOM = 32  # tokens
+LEAST_OF_THREAD = 2**19  # numbers moved, for which it is worth waking one up
 
 
 class GrowingLayer(DynamicLayer):
@@ -21,6 +24,8 @@ class GrowingLayer(DynamicLayer):
         super().__init__()
         self.rooms: list[torch.Tensor] = []  # of keys and of values, (batch, heads, room, head_dim)
         self.written = [0]  # tokens that the rooms hold; shared by shallow copies, which share the rooms
+        # Which row wrote each token, (batch, tokens up to the last reordering); None where others read the rooms too.
+        self.origins: torch.Tensor | None = None
 
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
@@ -44,7 +49,7 @@ class GrowingLayer(DynamicLayer):
         if not self._in_rooms() or self.written[0] != begin or self.rooms[0].shape[-2] < end:
             room = -(-end // ROOM) * ROOM
             self.rooms = [states.new_empty((*states.shape[:2], room, states.shape[-1])) for states in new]
-            self.written = [begin]
+            self.written, self.origins = [begin], torch.empty(len(key_states), 0, dtype=torch.int64)
             for larger, states in zip(self.rooms, old, strict=False):
                 larger[:, :, :begin] = states
         for larger, states in zip(self.rooms, new, strict=True):
@@ -53,19 +58,47 @@ class GrowingLayer(DynamicLayer):
         return self.keys, self.values  # type: ignore[return-value]
 
     def reorder_cache(self, beam_idx: torch.LongTensor) -> None:
-        """Give each beam what the beam has written that it goes on from, with the room behind it."""
+        """Give each beam what the beam has written that it goes on from, with the room behind it.
+
+        Beams of a document have most of their tokens in common. Where there is a compiled kernel, it moves the others,
+        within the room.
+        """
         if not self._in_rooms():
             self.rooms = []
             super().reorder_cache(beam_idx)
             return
-        end = self.get_seq_length()
-        self.rooms, self.written = [room.index_select(0, beam_idx.to(room.device)) for room in self.rooms], [end]
-        self._hold(end)
+        end, sources = self.get_seq_length(), beam_idx.to(self.rooms[0].device)
+        begin = self._first_moved(sources, end)
+        if begin is None:
+            self.rooms, self.written = [room.index_select(0, sources) for room in self.rooms], [end]
+            self._hold(end)
+        else:
+            for room in self.rooms:
+                _move(room, sources, begin, end)
 
     def reset(self) -> None:
         """Forget all."""
         self.rooms = []
         super().reset()
+
+    def __copy__(self) -> "GrowingLayer":
+        """A branch, which shares the rooms; in these neither moves anything."""
+        self.origins = None
+        branch = type(self)()
+        branch.__dict__.update(self.__dict__)
+        return branch
+
+    def _first_moved(self, beam_idx: torch.Tensor, end: int) -> torch.Tensor | None:
+        """The first token of each row that differs in the one that it goes on from, if they may be moved alone."""
+        rows = torch.arange(len(self.rooms[0]))[:, None]
+        if self.origins is None or len(beam_idx) != len(rows) or not hasattr(kernels(), "move_tokens"):
+            self.origins = torch.empty(len(beam_idx), 0, dtype=torch.int64)
+            return None
+        known = self.origins[:, :end]
+        before = torch.cat([known, rows.expand(-1, end - known.shape[1])], dim=1)
+        self.origins = before[beam_idx]
+        differs = self.origins != before
+        return torch.where(differs.any(dim=1), differs.int().argmax(dim=1), end)
 
     def _hold(self, tokens: int) -> None:
         self.keys, self.values = (room[:, :, :tokens] for room in self.rooms)
@@ -80,6 +113,25 @@ class GrowingLayer(DynamicLayer):
             and (torch.is_inference_mode_enabled() or not room.is_inference())
             for room, states in zip(self.rooms, (self.keys, self.values), strict=True)
         )
+
+
+def _move(room: torch.Tensor, sources: torch.Tensor, begin: torch.Tensor, end: int) -> None:
+    """Give rows of a room, (batch, heads, room, head_dim), what their sources have from `begin` on, (batch,) each."""
+    library: Any = kernels()
+    rows, heads, _, head_dim = room.shape
+    size, of_head = (room.element_size() * stride for stride in (room.stride(2), room.stride(1)))
+    held = room, sources.to(torch.int64).contiguous(), begin
+    pointers = [ctypes.c_void_p(tensor.data_ptr()) for tensor in held]
+    moved = int((end - begin).sum())
+
+    def run(part: tuple[int, int], held: Any = held) -> None:
+        # What is `held` stays in memory as long as a thread writes into it, also after an interrupt.
+        numbers = map(ctypes.c_long, (rows, end, heads, size, of_head, *part))
+        if library.move_tokens(*pointers, *numbers):
+            raise MemoryError(f"no memory for {moved} tokens")
+
+    if moved:
+        run_parts(run, heads, max(1, min(torch.get_num_threads(), heads, moved * heads * head_dim // LEAST_OF_THREAD)))
 
 
 def _kind(states: torch.Tensor) -> tuple[Any, ...]:

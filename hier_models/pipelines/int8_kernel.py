@@ -1,7 +1,8 @@
 """The kernels of int8_kernel.c and avx2_kernel.c: linear layers in int8, on CPUs with AVX512-VNNI or AVX2.
 
-Where they were compiled, they give every bit that torch's operators give, so that a document gets in a batch what it gets alone, but for GELU
-(1e-6), which is theirs for any number of rows. Where torch was compiled in another way, they are not used.
+Where they were compiled, they give every bit that torch's operators give, so that a document gets in a batch what it
+gets alone, but for GELU (1e-6), which is theirs for any number of rows. Where torch was compiled in another way, they
+are not used.
 """
 
 import ctypes

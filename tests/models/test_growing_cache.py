@@ -8,7 +8,21 @@ from transformers.cache_utils import DynamicCache, DynamicLayer, EncoderDecoderC
 from transformers.models.bart import BartConfig
 
 from hier_models import HatBartConfig, HatBartForConditionalGeneration
+from hier_models.models import growing_cache
 from hier_models.models.growing_cache import ROOM, GrowingLayer, let_grow
+
+
+@pytest.fixture
+def kernel(compiled, monkeypatch):
+    """That of this checkout."""
+    monkeypatch.setattr(growing_cache, "kernels", lambda: compiled)
+
+
+@pytest.fixture(params=["compiled", "torch"])
+def either(request, monkeypatch):
+    """With the kernel, and without."""
+    library = request.getfixturevalue("compiled") if request.param == "compiled" else None
+    monkeypatch.setattr(growing_cache, "kernels", lambda: library)
 
 
 def layers():
@@ -29,7 +43,7 @@ def same(pair):
 
 
 @torch.no_grad()
-def test_tokens_beams_and_crops():
+def test_tokens_beams_and_crops(either):
     pair, generator = layers(), torch.Generator().manual_seed(1)
     for step in range(3 * ROOM):
         for layer in pair:
@@ -44,8 +58,56 @@ def test_tokens_beams_and_crops():
         same(pair)
 
 
+@pytest.mark.parametrize("threads", [1, 3])
 @torch.no_grad()
-def test_other_numbers_of_rows_and_resets():
+def test_beams_that_have_most_in_common_are_moved_within_the_room(kernel, monkeypatch, threads):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    monkeypatch.setattr(growing_cache, "LEAST_OF_THREAD", 10)
+    pair, begins, kept = layers(), [], []
+    move = growing_cache._move
+    monkeypatch.setattr(growing_cache, "_move", lambda *given: begins.append(given[2].tolist()) or move(*given))
+    orders = [[0, 0, 0, 3, 3, 3], [1, 0, 2, 3, 4, 5], [0, 1, 2, 3, 4, 5], [2, 2, 1, 3, 5, 3], [0, 1, 2, 5, 4, 3]]
+    for step in range(2 * ROOM + 5):
+        for layer in pair:
+            layer.update(*states(1, seed=step))
+        place = pair[0].keys.data_ptr()
+        order = torch.tensor(orders[step % 5 if step else 0])
+        for layer in pair:
+            layer.reorder_cache(order)
+        kept.append(pair[0].keys.data_ptr() == place)
+        same(pair)
+        if step == ROOM:  # what was forgotten is not remembered
+            for layer in pair:
+                layer.crop(-5)
+                layer.reorder_cache(torch.tensor([3, 4, 5, 0, 1, 2]))
+            same(pair)
+    assert all(kept)
+    assert begins[0] == begins[1] == [1, 0, 0, 1, 0, 0]  # keys and values
+    assert begins[2:8:2] == [[1, 1, 2, 2, 2, 2], [3] * 6, [1, 1, 1, 4, 1, 1]]
+
+
+@torch.no_grad()
+def test_nothing_is_moved_that_a_branch_reads(kernel):
+    begun = layers()
+    for layer in begun:
+        layer.update(*states(4))
+        layer.reorder_cache(torch.tensor([0] * 6))
+        layer.update(*states(1))
+    branches = [copy.copy(layer) for layer in begun]
+    for order in ([1, 0, 2, 3, 4, 5], [5, 4, 3, 2, 1, 0]):
+        for layer in begun:
+            layer.reorder_cache(torch.tensor(order))
+            layer.update(*states(1, seed=1))
+        same(begun)
+        same(branches)
+    for layer in branches:
+        layer.reorder_cache(torch.tensor([2, 2, 2, 1, 1, 1]))
+    same(branches)
+    same(begun)
+
+
+@torch.no_grad()
+def test_other_numbers_of_rows_and_resets(either):
     pair = layers()
     for layer in pair:
         layer.update(*states(5))
@@ -86,7 +148,7 @@ def test_a_copy_is_a_copy():
 
 
 @torch.no_grad()
-def test_branches_do_not_write_over_each_other():
+def test_branches_do_not_write_over_each_other(either):
     begun = layers()
     for layer in begun:
         layer.update(*states(3))
@@ -123,7 +185,7 @@ def test_other_types_and_other_numbers_of_rows_are_as_before():
             layer.update(*states(1, rows=1))
 
 
-def test_with_gradients_nothing_is_written_over():
+def test_with_gradients_nothing_is_written_over(either):
     pair = layers()
     with torch.inference_mode():
         for layer in pair:

@@ -299,7 +299,8 @@ def test_an_older_library_and_none_are_done_without(found_anew, monkeypatch):
 )
 def test_how_many_rows_they_take(found_anew, monkeypatch, cpu, few, many):
     """AMX leaves them few, and AVX2 all."""
-    library = SimpleNamespace(**{f"{name}{end}": SimpleNamespace() for name in int8_kernel.SIGNATURES for end in VARIANTS})
+    names = [f"{name}{end}" for name in int8_kernel.SIGNATURES for end in VARIANTS]
+    library = SimpleNamespace(**{name: SimpleNamespace() for name in names})
     monkeypatch.setattr(int8_kernel, "kernels", lambda: library)
     monkeypatch.setattr(int8_kernel, "tries_well", lambda *_: True)
     needed = VARIANTS["_avx2" if cpu == "avx2" else ""]
@@ -489,6 +490,7 @@ def test_an_operator_that_changed_is_not_used(trial, monkeypatch):
 
 
 def test_an_operator_that_is_slow_is_not_used(trial, monkeypatch):
+    take(monkeypatch, SimpleNamespace())
     times = iter([1.0, 2.0])
     monkeypatch.setattr(int8_hier, "_seconds", lambda run: next(times))
     assert "no faster" in trial()
