@@ -28,7 +28,7 @@ endif
 LOWEST ?= $(addprefix tests/,books cli data inspection metrics $(addprefix training/test_,train.py recipes.py))
 
 # What an installation is made of, beside the Python files, which are used where they are.
-BUILT := pyproject.toml hatch_build.py $(wildcard hier_models/models/*.c)
+BUILT := pyproject.toml hatch_build.py $(wildcard hier_models/models/*.[ch])
 
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1

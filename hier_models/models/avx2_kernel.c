@@ -138,17 +138,42 @@ int linear_int8_avx2(const float *rows, const int8_t *weights, const int32_t *we
     return 0;
 }
 
+/* Turn 8 vectors of 8 pairs of weights, so that rows become columns. */
+INLINE void turn(__m128i of[8]) {
+    __m128i pairs[8], fours[8];
+    for (int i = 0; i < 8; i += 2) {
+        pairs[i] = _mm_unpacklo_epi16(of[i], of[i + 1]);
+        pairs[i + 1] = _mm_unpackhi_epi16(of[i], of[i + 1]);
+    }
+    for (int i = 0; i < 8; i += 4)
+        for (int j = 0; j < 2; j++) {
+            fours[i + 2 * j] = _mm_unpacklo_epi32(pairs[i + j], pairs[i + j + 2]);
+            fours[i + 2 * j + 1] = _mm_unpackhi_epi32(pairs[i + j], pairs[i + j + 2]);
+        }
+    for (int i = 0; i < 4; i++) {
+        of[2 * i] = _mm_unpacklo_epi64(fours[i], fours[i + 4]);
+        of[2 * i + 1] = _mm_unpackhi_epi64(fours[i], fours[i + 4]);
+    }
+}
+
 /* Panels `first` to `last` of SIDE outputs of weights (outputs, inputs), in the order (outputs / PANEL, inputs / 2,
 PANEL, 2); 0 is behind them. */
 int lay_out_int8_avx2(const int8_t *weights, int8_t *laid_out, long inputs, long outputs, long first, long last) {
     const long depth = (inputs + SIDE - 1) / SIDE * SIDE;
-    for (long output = first * SIDE; output < last * SIDE; output++) {
+    for (long output = first * SIDE; output < last * SIDE; output += 8) {
         int8_t *to = laid_out + output / PANEL * PANEL * depth + output % PANEL * 2;
-        const int8_t *from = weights + output * inputs;
-        const long there = output < outputs ? inputs : 0;
-        long at = 0;
-        for (; at + 2 <= there; at += 2) memcpy(to + at * PANEL, from + at, 2);
-        for (; at < depth; at += 2) to[at * PANEL] = at < there ? from[at] : 0, to[at * PANEL + 1] = 0;
+        for (long at = 0; at < depth; at += DEPTH) {
+            __m128i many[8];
+            for (int i = 0; i < 8; i++) {
+                const int8_t *from = weights + (output + i) * inputs + at;
+                const long there = output + i < outputs ? inputs - at : 0;
+                many[i] = _mm_setzero_si128();
+                if (there >= DEPTH) many[i] = _mm_loadu_si128((const __m128i *)from);
+                else if (there > 0) memcpy(&many[i], from, there);
+            }
+            turn(many);
+            for (int i = 0; i < 8; i++) _mm_storeu_si128((__m128i *)(to + (at / 2 + i) * PANEL * 2), many[i]);
+        }
     }
     return 0;
 }
