@@ -96,7 +96,7 @@ class GrowingLayer(DynamicLayer):
             return None
         known = self.origins[:, :end]
         before = torch.cat([known, rows.expand(-1, end - known.shape[1])], dim=1)
-        self.origins = before[beam_idx]
+        self.origins = before.index_select(0, beam_idx)  # which refuses what is no row
         differs = self.origins != before
         return torch.where(differs.any(dim=1), differs.int().argmax(dim=1), end)
 

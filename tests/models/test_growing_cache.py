@@ -86,6 +86,17 @@ def test_beams_that_have_most_in_common_are_moved_within_the_room(kernel, monkey
     assert begins[2:8:2] == [[1, 1, 2, 2, 2, 2], [3] * 6, [1, 1, 1, 4, 1, 1]]
 
 
+@pytest.mark.parametrize("wrong", [-1, 6])
+@torch.no_grad()
+def test_rows_that_are_not_there_are_refused(either, wrong):
+    layer = GrowingLayer()
+    layer.update(*states(2))
+    kept = layer.keys.clone()
+    with pytest.raises((IndexError, RuntimeError), match="out of range"):
+        layer.reorder_cache(torch.tensor([0, 1, 2, 3, 4, wrong]))
+    assert torch.equal(layer.keys, kept)
+
+
 @torch.no_grad()
 def test_nothing_is_moved_that_a_branch_reads(kernel):
     begun = layers()
