@@ -19,10 +19,11 @@ bits, two neighbours at once. In memory weights keep 8 bits: that is what few ro
 #define HIGH 6   /* many rows that are multiplied together */
 #define PANEL 16 /* and outputs: 12 sums stay in registers */
 #define SIDE 64  /* outputs, and inputs, that pipelines/int8_kernel.py lays out together */
-#define CACHED (1 << 17) /* bytes of rows that are multiplied before the next */
+#define CACHED (1 << 16) /* numbers of rows that are multiplied before the next */
 #define AHEAD 2048 /* bytes of weights that are fetched before they are needed */
 
 typedef uint16_t bfloat16;
+typedef int16_t number; /* of a row */
 
 /* 8 numbers from a place on, as float32, or as many as there are. */
 INLINE __m256 load(const void *from, long at, long count, int half) {
@@ -232,8 +233,8 @@ int gelu_float32_avx2(float *numbers, long count) {
 }
 
 /* Products of a row and a panel, as the numbers that they stand for, and perhaps what GELU makes of these. */
-INLINE void finish(void *found, const int32_t *products, float scale, const float *weight_scales, const float *bias,
-                   long wide, int half, int activated) {
+INLINE void finish(void *found, const int32_t *products, float scale, const int32_t *weight_sums,
+                   const float *weight_scales, const float *bias, long wide, int half, int activated) {
     for (long j = 0; j < wide; j += LANES) {
         const __m256 product = _mm256_cvtepi32_ps(_mm256_loadu_si256((const __m256i *)(products + j)));
         const __m256 scaled = _mm256_mul_ps(product, _mm256_set1_ps(scale));
@@ -245,43 +246,8 @@ INLINE void finish(void *found, const int32_t *products, float scale, const floa
     }
 }
 
-/* Rows (count, inputs) by weights that were laid out, and GELU where it is `activated`; 1 where there is no memory. Rows
-and what is found are bfloat16 where `half_rows` and `half_found` say so. */
-int linear_int8_rows_avx2(const void *rows, const int8_t *laid_out, const int32_t *weight_sums,
-                          const float *weight_scales, const float *bias, void *found, long half_rows, long half_found,
-                          long activated, long count, long inputs, long outputs) {
-    const long depth = (inputs + SIDE - 1) / SIDE * SIDE, stride = (inputs + DEPTH - 1) / DEPTH * DEPTH;
-    const long most = CACHED / (2 * stride) < HIGH ? HIGH : CACHED / (2 * stride) / HIGH * HIGH; /* rows at a time */
-    int16_t *numbers = malloc(most * (2 * stride + sizeof(float)));
-    if (!numbers) return 1;
-    float *scales = (float *)(numbers + most * stride);
-    for (long begin = 0; begin < count; begin += most) {
-        const long some = count - begin < most ? count - begin : most;
-        for (long row = 0; row < some; row++) {
-            int16_t *to = numbers + row * stride;
-            if (half_rows) scales[row] = quantize(to, (const bfloat16 *)rows + (begin + row) * inputs, inputs, 1);
-            else scales[row] = quantize(to, (const float *)rows + (begin + row) * inputs, inputs, 0);
-        }
-        for (long output = 0; output < outputs; output += PANEL) {
-            const long wide = outputs - output < PANEL ? outputs - output : PANEL;
-            for (long row = 0; row < some; row += HIGH) {
-                const int high = some - row < HIGH ? (int)(some - row) : HIGH;
-                const int16_t *of_rows[HIGH];
-                for (int i = 0; i < HIGH; i++) of_rows[i] = numbers + (row + (i < high ? i : 0)) * stride;
-                int32_t products[HIGH * PANEL];
-                multiply_panel(products, of_rows, laid_out + output * depth, stride);
-                for (int i = 0; i < high; i++) {
-                    const long at = (begin + row + i) * outputs + output;
-                    void *to = half_found ? (void *)((bfloat16 *)found + at) : (void *)((float *)found + at);
-                    finish(to, products + i * PANEL, scales[row + i], weight_scales + output,
-                           bias ? bias + output : NULL, wide, half_found, activated);
-                }
-            }
-        }
-    }
-    free(numbers);
-    return 0;
-}
+#define LINEAR_ROWS linear_int8_rows_avx2
+#include "int8_rows.h"
 
 /* Sums of 8 vectors, in their order. */
 INLINE __m256 sum_each(const __m256 *of) {

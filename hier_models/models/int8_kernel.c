@@ -18,10 +18,13 @@ hatch_build.py compiles this; pipelines/int8_kernel.py calls it. */
 #define DEPTH 64   /* numbers that one instruction multiplies */
 #define ZERO 7     /* 2^7 stands for zero */
 #define PANEL 64   /* outputs of many rows that are multiplied together */
+#define SIDE PANEL /* outputs, and inputs, that are laid out together */
 #define HIGH 6     /* and rows */
 #define ACROSS (PANEL / LANES) /* 24 sums stay in registers */
-#define CACHED (1 << 18) /* bytes of rows that are multiplied before the next */
+#define CACHED (1 << 18) /* numbers of rows that are multiplied before the next */
 #define AHEAD 2048 /* bytes of weights that are fetched before they are needed */
+
+typedef uint8_t number; /* of a row */
 
 /* Some of 16 numbers, as float32. */
 INLINE __m512 load(const void *from, long at, __mmask16 there, int half) {
@@ -239,40 +242,5 @@ INLINE void finish(void *found, const int32_t *products, float scale, const int3
     }
 }
 
-/* Rows (count, inputs) by weights that were laid out, and GELU where it is `activated`; 1 where there is no memory. Rows
-and what is found are bfloat16 where `half_rows` and `half_found` say so. */
-int linear_int8_rows(const void *rows, const int8_t *laid_out, const int32_t *weight_sums, const float *weight_scales,
-                     const float *bias, void *found, long half_rows, long half_found, long activated, long count,
-                     long inputs, long outputs) {
-    const long depth = (inputs + DEPTH - 1) / DEPTH * DEPTH;
-    const long most = CACHED / depth < HIGH ? HIGH : CACHED / depth / HIGH * HIGH; /* rows at a time */
-    uint8_t *numbers = malloc(most * (depth + sizeof(float)));
-    if (!numbers) return 1;
-    float *scales = (float *)(numbers + most * depth);
-    for (long begin = 0; begin < count; begin += most) {
-        const long some = count - begin < most ? count - begin : most;
-        for (long row = 0; row < some; row++) {
-            uint8_t *to = numbers + row * depth;
-            if (half_rows) scales[row] = quantize(to, (const bfloat16 *)rows + (begin + row) * inputs, inputs, 1);
-            else scales[row] = quantize(to, (const float *)rows + (begin + row) * inputs, inputs, 0);
-        }
-        for (long output = 0; output < outputs; output += PANEL) {
-            const long wide = outputs - output < PANEL ? outputs - output : PANEL;
-            for (long row = 0; row < some; row += HIGH) {
-                const int high = some - row < HIGH ? some - row : HIGH;
-                const uint8_t *of_rows[HIGH];
-                for (int i = 0; i < HIGH; i++) of_rows[i] = numbers + (row + (i < high ? i : 0)) * depth;
-                int32_t products[HIGH * PANEL];
-                multiply_panel(products, of_rows, laid_out + output * depth, depth);
-                for (int i = 0; i < high; i++) {
-                    const long at = (begin + row + i) * outputs + output;
-                    void *to = half_found ? (void *)((bfloat16 *)found + at) : (void *)((float *)found + at);
-                    finish(to, products + i * PANEL, scales[row + i], weight_sums + output, weight_scales + output,
-                           bias ? bias + output : NULL, wide, half_found, activated);
-                }
-            }
-        }
-    }
-    free(numbers);
-    return 0;
-}
+#define LINEAR_ROWS linear_int8_rows
+#include "int8_rows.h"
