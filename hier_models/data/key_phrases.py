@@ -12,8 +12,9 @@ from transformers import PreTrainedTokenizerBase, ProcessorMixin
 from ..models.key_phrase_extraction import KeyPhraseExtractor, RankedPhrases
 from ..models.phrase_finder import TF_IDF
 from ..models.phrase_ranking import ImportantPhrases, TextRankPhrases, TitlePhrases
+from ..pipelines.document_pipeline_hier import highlights
 from .stopwords import LANGUAGES, load_stopwords, read_stopwords
-from .tokenizing import DOCUMENTS_IN_MEMORY, highlights, source_kind
+from .tokenizing import DOCUMENTS_IN_MEMORY, source_kind
 
 
 logger = logging.getLogger(__name__)

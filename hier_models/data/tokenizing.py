@@ -12,7 +12,7 @@ from datasets.fingerprint import Hasher
 from transformers import PreTrainedTokenizerBase, ProcessorMixin
 from transformers.models.whisper.tokenization_whisper import LANGUAGES
 
-from ..pipelines.document_pipeline_hier import as_text
+from ..pipelines.document_pipeline_hier import as_text, highlights
 from ..pipelines.importance_tagger_hier import ImportanceTagger, Span
 from ..pipelines.long_documents_hier import is_about, only_sentences, shorten, sizes_of, with_query
 from .cache_fingerprint import Versioned
@@ -262,11 +262,6 @@ def language_of(processor: Any) -> str:
 def plain_tokenizer(processor: ProcessorMixin | PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
     """The tokenizer of a processor."""
     return cast(PreTrainedTokenizerBase, getattr(processor, "tokenizer", processor))
-
-
-def highlights(processor: ProcessorMixin | PreTrainedTokenizerBase) -> bool:
-    """Tell whether a processor highlights phrases."""
-    return "phrase_positions" in getattr(processor, "extra_inputs", {})
 
 
 def plain_text(kind: str, source: Any) -> str:

@@ -526,6 +526,11 @@ def structure_of(item: Any, structures: Sequence[str]) -> tuple[str, Any]:
     raise ValueError(f"A document must be {kinds}, got {type(item).__name__}.")
 
 
+def highlights(processor: Any) -> bool:
+    """Whether a processor finds phrases in documents, to be highlighted."""
+    return "phrase_positions" in getattr(processor, "extra_inputs", ())
+
+
 def as_text(name: str, value: Any, replace: bool = False) -> str:
     """The document as plain text, for models that do not see its structure; broken characters replaced or refused."""
     if name == "text":

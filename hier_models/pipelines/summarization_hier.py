@@ -17,6 +17,7 @@ from .document_pipeline_hier import (
     as_text,
     evaluating,
     example_of,
+    highlights,
     structure_of,
     total_length,
 )
@@ -403,7 +404,7 @@ class SummarizationPipeline(SummaryRules):
 
     def _options(self, input_: Any, phrases: Any, return_phrases: bool, return_copied: bool) -> dict[str, Any]:
         """What the processor is told, and asked for, beside the document."""
-        knows_phrases = "phrase_positions" in getattr(self.processor, "extra_inputs", ())
+        knows_phrases = highlights(self.processor)
         if (phrases is not None or return_phrases) and not knows_phrases:
             knowing = "with a processor that knows phrases (Highlight-Transformer)"
             raise self._only("`phrases` and `return_phrases` are", knowing)

@@ -29,6 +29,7 @@ from ..data.document_files import INSTEAD, decoded, read_document
 from ..data.record_readers import DATA_SUFFIXES, DOCUMENT_SUFFIXES, TEXT_SUFFIXES
 from ..inspection.pages import page
 from ..models.summary_lengths import LENGTHS
+from ..pipelines.document_pipeline_hier import highlights
 from .batching import BESIDES, Batcher, Job, RefusedError, shows
 
 
@@ -186,7 +187,7 @@ def create_app(pipe: Any, name: str, limits: Limits, only_local: bool) -> FastAP
     Gauge("hier_models_waiting", "Documents that wait.", registry=registry).set_function(lambda: len(batcher.waiting))
     token = os.environ.get(TOKEN_VARIABLE, "")
     knows_lengths = bool(pipe._knows_lengths())
-    knows_phrases = "phrase_positions" in getattr(pipe.processor, "extra_inputs", ())
+    knows_phrases = highlights(pipe.processor)
     index = page(
         "serving/page.html", "Summarize a document", model=name, lengths=list(LENGTHS) if knows_lengths else [],
         phrases=knows_phrases, shows=shows(pipe), token=bool(token), most=limits.max_bytes,

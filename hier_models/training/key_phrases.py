@@ -10,8 +10,8 @@ from transformers.utils.hub import cached_file
 
 from ..data.key_phrases import fit_key_phrases
 from ..data.phrase_columns import PHRASES
-from ..data.tokenizing import highlights
 from ..models.phrase_finder import KEY_PHRASES_FILE, PhraseFinder
+from ..pipelines.document_pipeline_hier import highlights
 from .arguments import DataArguments, RecipeError, mistakes_of
 from .models import Processor
 

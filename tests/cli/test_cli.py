@@ -60,19 +60,33 @@ def test_help_names_the_extras_whole():
     assert "Needs hier_models[ray]." in printed
 
 
-def test_help_does_not_load_torch():
+def run_without(libraries: set[str], *arguments: str) -> "subprocess.CompletedProcess[str]":
+    """Run the command in a process of its own, which says on its standard error what it has loaded of `libraries`."""
     code = (
         "import sys; sys.argv = ['hier-models', *sys.argv[1:]]\n"
         "from hier_models.cli import main\n"
+        "code = 0\n"
         "try: main()\n"
         "except SystemExit as end: code = end.code\n"
-        "loaded = {'torch', 'transformers', 'datasets', 'numpy', 'yaml'} & set(sys.modules)\n"
+        f"loaded = {libraries} & set(sys.modules)\n"
         "sys.exit(f'loaded {loaded}' if loaded else code)"
     )
+    result = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
+    assert "loaded {" not in result.stderr
+    return result
+
+
+def test_help_does_not_load_torch():
     for arguments in (["--help"], ["--version"], ["summarize", "--help"], ["summarize", "-m", "nowhere/at/all"]):
-        result = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
+        result = run_without({"torch", "transformers", "datasets", "numpy", "yaml"}, *arguments)
         assert result.returncode == (2 if arguments[-1] == "nowhere/at/all" else 0), result.stderr
-        assert "loaded" not in result.stderr
+
+
+def test_a_text_is_summarized_without_what_only_tables_and_training_need(checkpoint: str, paper: str):
+    libraries = {"datasets", "pandas", "pyarrow", "evaluate", "transformers.trainer_utils"}
+    result = run_without(libraries, "summarize", "-m", checkpoint, paper)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.strip()
 
 
 def test_version():

@@ -41,11 +41,13 @@ def scores(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """scores.py, whose systems write their name and the beginning of the document; `calls` says for what."""
     script = load_script("scores", MINI)
     script.calls = []
+    script.sizes = []
 
     def system(name: str) -> Any:
-        def summarize(document: str, length: str) -> str:
-            script.calls.append((name, document, length))
-            return f"{name}: {document[:7]}."
+        def summarize(documents: list[str], length: str) -> list[str]:
+            script.calls += [(name, document, length) for document in documents]
+            script.sizes.append(len(documents))
+            return [f"{name}: {document[:7]}." for document in documents]
 
         return summarize
 
@@ -72,6 +74,16 @@ def test_a_kept_summary_is_of_the_same_document_length_and_system(
     assert written("bee=b", ROWS[:1]) == ["bee=b: Bee Ada."]
     written("bee=a", [{**ROWS[0], "length": "long"}])
     assert scores.calls[4:] == [("bee=b", ROWS[0]["document"], "line"), ("bee=a", ROWS[0]["document"], "long")]
+
+
+def test_batches_are_of_one_length_and_in_the_order_of_rows(scores: ModuleType, tmp_path: Path) -> None:
+    rows = [*ROWS, {**ROWS[1], "document": "Bee Eve rests."}]
+    entries = scores.summaries("bee", rows, "bees", tmp_path, [scores.system("bee")], batch=2)
+    assert [entry["summary"] for entry in entries] == [f"bee: {row['document'][:7]}." for row in rows]
+    assert scores.sizes == [1, 2, 1, 1]
+    assert [document for _, document, length in scores.calls if length == "short"] == [
+        rows[n]["document"] for n in (4, 1, 3)
+    ]
 
 
 def test_a_kept_summary_is_of_the_same_weights(scores: ModuleType, tmp_path: Path) -> None:
