@@ -36,11 +36,11 @@ def _variant(dtype: torch.dtype, what: str) -> str | None:
 def kernel_takes(*states: torch.Tensor, what: str = "attend") -> bool:
     """Whether a kernel takes states (batch, heads, tokens, head_dim) of a type; AMX is faster, but for a step."""
     query = states[0]
+    for of in states:
+        if type(of) is not torch.Tensor or not of.is_cpu or of.dtype != query.dtype or of.stride(-1) != 1:
+            return False
     return (
-        query.device.type == "cpu"
-        and query.shape[-1] in HEAD_DIMS
-        and all(type(of) is torch.Tensor and of.stride(-1) == 1 for of in states)
-        and all((of.dtype, of.device) == (query.dtype, query.device) for of in states)
+        query.shape[-1] in HEAD_DIMS
         and _variant(query.dtype, what) is not None
         and (what == "step" or query.dtype != torch.bfloat16 or not cpu_has("amx_bf16"))
         and _kernel(query, what) is not None
@@ -141,15 +141,15 @@ def attend_step(
     scale: float,
 ) -> torch.Tensor:  # (batch, queries, heads, head_dim)
     """Attend from few queries to keys that are read once, as they lie. What sees nothing gets zeros, as in torch."""
-    batch, heads, queries, _ = query.shape
+    batch, heads, queries, head_dim = query.shape
     keys, pairs = key.shape[2], batch * heads
-    attended = torch.empty_like(query.transpose(1, 2), memory_format=torch.contiguous_format)
+    attended = query.new_empty(batch, queries, heads, head_dim)
+    states = [query, key, value, attended.transpose(1, 2)]
     if mask is not None:
-        mask = mask.expand(batch, heads, queries, keys)
-    states = query, key, value, attended.transpose(1, 2), mask
+        states.append(mask.expand(batch, heads, queries, keys))
     step: Any = _kernel(query, "step")
-    pointers = [None if of is None else ctypes.c_void_p(of.data_ptr()) for of in states]
-    strides = (ctypes.c_long * 15)(*(stride for of in states if of is not None for stride in _bytes_between(of)))
+    pointers = [*(ctypes.c_void_p(of.data_ptr()) for of in states), *([None] if mask is None else [])]
+    strides = (ctypes.c_long * 15)(*[stride for of in states for stride in _bytes_between(of)])
     pieces = max(1, min(torch.get_num_threads(), pairs, key.numel() // LEAST_OF_THREAD))
 
     def run(part: tuple[int, int], held: Any = states) -> None:
@@ -164,4 +164,5 @@ def attend_step(
 
 def _bytes_between(states: torch.Tensor) -> tuple[int, ...]:
     """How many bytes further the next document, head and token are."""
-    return tuple(states.element_size() * stride for stride in states.stride()[:3])
+    size, (of_document, of_head, of_token, *_) = states.element_size(), states.stride()
+    return size * of_document, size * of_head, size * of_token

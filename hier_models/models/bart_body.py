@@ -465,7 +465,9 @@ def before(layer: Any, norm: nn.LayerNorm, hidden_states: torch.Tensor) -> torch
 
 def after(layer: Any, norm: nn.LayerNorm, residual: torch.Tensor, update: torch.Tensor) -> torch.Tensor:
     """Add to the stream, and norm it, where norms stand behind."""
-    hidden_states = residual + nn.functional.dropout(update, p=layer.dropout, training=layer.training)
+    if layer.training:
+        update = nn.functional.dropout(update, p=layer.dropout)
+    hidden_states = residual + update
     return hidden_states if layer.normalize_before else norm(hidden_states)
 
 

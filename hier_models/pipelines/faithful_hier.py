@@ -289,6 +289,8 @@ class NoDoubledWordLogitsProcessor(LogitsProcessor):
             number in self.words and number not in self.may_follow[row // each]
             for row, number in enumerate(last[:, 0].tolist())
         ]
+        if not any(doubles):
+            return scores
         rows = torch.tensor(doubles, device=scores.device)[:, None]
         lowest = scores.gather(1, last).clamp(max=LOWEST)  # where nothing else is left, it is written all the same
         return scores.scatter(1, last, torch.where(rows, lowest, scores.gather(1, last)))  # type: ignore[return-value]

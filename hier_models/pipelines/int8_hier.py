@@ -52,18 +52,20 @@ class Int8Linear(nn.Module):
         self._tied = [linear.weight] if is_tied else []  # a list, so that it is not registered a second time
         self.attends: Any = None  # the configuration of the attention that is to have bfloat16, but for its weights
         self.activation: nn.Module | None = None  # GELU, where it is what comes next
+        self.checked: Any = None  # what kernels have looked at of the above, and whether they take it
 
-    @torch.no_grad()
     def forward(self, states: torch.Tensor) -> torch.Tensor:
         """Multiply (…, inputs): (…, outputs)."""
-        rows = states.reshape(-1, self.in_features)
+        if torch.is_grad_enabled():
+            with torch.no_grad():
+                return self.forward(states)
         narrows = self.attends is not None and self.attends._attn_implementation == "sdpa"
         dtype = torch.bfloat16 if narrows else self.weight_scale.dtype
-        found = rows.new_empty(len(rows), self.out_features, dtype=dtype)
-        if multiply_fast is None or not multiply_fast(self, rows, found):
-            self.multiply(rows, found)
+        found = states.new_empty((*states.shape[:-1], self.out_features), dtype=dtype)
+        if multiply_fast is None or not multiply_fast(self, states, found):
+            self.multiply(states.reshape(-1, self.in_features), found.view(-1, self.out_features))
             found = found if self.activation is None else self.activation(found)
-        return found.view(*states.shape[:-1], self.out_features)
+        return found
 
     def multiply(self, rows: torch.Tensor, found: torch.Tensor) -> None:
         """Fill in (rows, outputs) for (rows, inputs), by operators of torch."""

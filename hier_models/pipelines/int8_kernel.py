@@ -7,6 +7,7 @@ are not used.
 
 import ctypes
 import functools
+import operator
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -28,6 +29,7 @@ LEAST_OF_THREAD = 2**21  # weights, for which it is worth waking one up
 LEAST_OF_GELU = 2**16  # numbers, likewise
 SIDE = 64  # outputs, and inputs, that are laid out together
 TOGETHER = 6  # rows, of many
+WIDTHS = {torch.float32, torch.bfloat16}  # types of numbers in rows
 PIECES = 4  # of the rows, for each thread: who has done its own takes another's
 VARIANTS = {"": (*INSTRUCTIONS, "avx512_vnni"), "_avx2": AVX2}  # what names of functions end in, and need; best first
 # Pointers, then numbers.
@@ -42,28 +44,32 @@ class Kernels(NamedTuple):
     many_rows: float = float("inf")
 
 
-def multiply_fast(layer: Int8Linear, rows: torch.Tensor, found: torch.Tensor) -> bool:
-    """Fill in (rows, outputs) for (rows, inputs), or leave it to torch's operators, but for GELU after these."""
-    if torch.compiler.is_compiling() or is_watched() or not len(rows):
+def multiply_fast(layer: Int8Linear, states: torch.Tensor, found: torch.Tensor) -> bool:
+    """Fill in (…, outputs) for (…, inputs), or leave it to torch's operators, but for GELU after these.
+
+    Layers of a step take less time than Python takes for a dozen lines, so that every one counts.
+    """
+    if torch.compiler.is_compiling() or is_watched():
         return False
-    library, few_rows, many_rows = find_kernels()
+    count, (library, few_rows, many_rows) = states.numel() // layer.in_features, find_kernels()
     threads = torch.get_num_threads()
-    pieces = max(1, min(threads, layer.weight.numel() // LEAST_OF_THREAD))
-    is_few = len(rows) <= max(1, few_rows * pieces // threads)
-    is_many = len(rows) >= many_rows and not is_few
+    pieces = max(1, min(threads, layer.in_features * layer.out_features // LEAST_OF_THREAD))
+    is_few = count <= max(1, few_rows * pieces // threads)
+    is_many = count >= many_rows and not is_few
     has_gelu = layer.activation is not None  # that of other numbers of rows must be the same to the bit
-    if library is None or not (is_many or is_few or has_gelu) or not _takes(layer, rows, found):
+    if library is None or not count or not (is_many or is_few or has_gelu) or not _takes(layer, states, found):
         return False
-    if is_many:
-        _run_many(library, layer, rows.contiguous(), found, threads)
-        return True
     if is_few:
         wide = found if found.dtype == torch.float32 else torch.empty_like(found, dtype=torch.float32)
-        _run_few(library, layer, rows.float().contiguous(), wide, pieces)
+        _run_few(library, layer, states.float().contiguous(), wide, pieces)
         if wide is not found:
             found.copy_(wide)
     else:
-        layer.multiply(rows, found)
+        rows, of_rows = states.reshape(-1, layer.in_features), found.view(-1, layer.out_features)
+        if is_many:
+            _run_many(library, layer, rows.contiguous(), of_rows, threads)
+            return True
+        layer.multiply(rows, of_rows)
     if has_gelu:
         _run_gelu(library, found, threads)
     return True
@@ -122,28 +128,39 @@ def _agree(library: Any) -> bool:
     return torch.allclose(found, nn.functional.gelu(wanted), rtol=0, atol=1e-6)
 
 
-def _takes(layer: Int8Linear, rows: torch.Tensor, found: torch.Tensor) -> bool:
-    """Whether all numbers lie where, and are what, the kernels read."""
-    read = [(layer.weight.t(), torch.int8), (layer.weight_sum, torch.int32), (layer.weight_scale, torch.float32)]
-    if layer.bias is not None:
-        read.append((layer.bias, torch.float32))
-    return (
-        (type(rows), rows.device.type) == (torch.Tensor, "cpu")
-        and {rows.dtype, found.dtype} <= {torch.float32, torch.bfloat16}
-        and all(tensor.dtype == dtype and tensor.device == rows.device for tensor, dtype in read)
-        and all(tensor.is_contiguous() for tensor, _ in read)
-    )
+def _takes(layer: Int8Linear, states: torch.Tensor, found: torch.Tensor) -> bool:
+    """Whether all numbers lie where, and are what, the kernels read; of a layer's own, looked at once."""
+    read = _own(layer)
+    if layer.checked is None or any(map(operator.is_not, read, layer.checked)):
+        layer.checked = *read, _are_as_made(*read)
+    takes: bool = layer.checked[-1]
+    return takes and type(states) is torch.Tensor and states.is_cpu and {states.dtype, found.dtype} <= WIDTHS
 
 
-def _run_few(library: Any, layer: Int8Linear, rows: torch.Tensor, found: torch.Tensor, pieces: int) -> None:
+def _own(layer: Int8Linear) -> Any:
+    """Weights, their sums and scales, and the bias, if there is one: attributes would take four times as long."""
+    buffers = layer._buffers
+    return buffers["weight"], buffers["weight_sum"], buffers["weight_scale"], layer._parameters.get("bias")
+
+
+def _are_as_made(
+    weight: torch.Tensor, weight_sum: torch.Tensor, weight_scale: torch.Tensor, bias: torch.Tensor | None
+) -> bool:
+    """Whether a layer's own numbers have their types, and lie in a row, on the CPU."""
+    read = [(weight.t(), torch.int8), (weight_sum, torch.int32), (weight_scale, torch.float32)]
+    read += [] if bias is None else [(bias, torch.float32)]
+    return all(tensor.is_cpu and tensor.dtype == dtype and tensor.is_contiguous() for tensor, dtype in read)
+
+
+def _run_few(library: Any, layer: Int8Linear, states: torch.Tensor, found: torch.Tensor, pieces: int) -> None:
     """Share a layer's outputs out among threads, each of which brings all rows to int8."""
-    tensors = rows, layer.weight, layer.weight_sum, layer.weight_scale, layer.bias, found
+    tensors = states, *_own(layer), found
     pointers = list(map(_pointer, tensors))
-    sizes = len(rows), layer.in_features, layer.out_features
+    sizes = states.numel() // layer.in_features, layer.in_features, layer.out_features
 
     def run(part: tuple[int, int], held: Any = tensors) -> None:
         # What is `held` stays in memory as long as a thread writes into it, also after an interrupt.
-        _check_memory(library.linear_int8(*pointers, *sizes, *part), len(rows), layer)
+        _check_memory(library.linear_int8(*pointers, *sizes, *part), sizes[0], layer)
 
     run_parts(run, layer.out_features, pieces)
 
@@ -153,16 +170,16 @@ def _run_many(library: Any, layer: Int8Linear, rows: torch.Tensor, found: torch.
     inputs, outputs = layer.in_features, layer.out_features
     panels = -(-outputs // SIDE)
     laid_out = torch.empty(panels * SIDE, -(-inputs // SIDE) * SIDE, dtype=torch.int8)
-    tensors = rows, laid_out, layer.weight, layer.weight_sum, layer.weight_scale, layer.bias, found
+    weight, *others = _own(layer)
+    tensors = rows, laid_out, weight, *others, found
     halves = [int(tensor.dtype == torch.bfloat16) for tensor in (rows, found)]
 
     def lay_out(part: tuple[int, int], held: Any = tensors) -> None:
-        library.lay_out_int8(_pointer(layer.weight), _pointer(laid_out), inputs, outputs, *part)
+        library.lay_out_int8(_pointer(weight), _pointer(laid_out), inputs, outputs, *part)
 
     def run(part: tuple[int, int], held: Any = tensors) -> None:
         first, last = (min(number * TOGETHER, len(rows)) for number in part)
-        read = laid_out, layer.weight_sum, layer.weight_scale, layer.bias
-        pointers = map(_pointer, (rows[first:last], *read, found[first:last]))
+        pointers = map(_pointer, (rows[first:last], laid_out, *others, found[first:last]))
         sizes = last - first, inputs, outputs
         failed = library.linear_int8_rows(*pointers, *halves, layer.activation is not None, *sizes)
         _check_memory(failed, last - first, layer)
@@ -172,13 +189,14 @@ def _run_many(library: Any, layer: Int8Linear, rows: torch.Tensor, found: torch.
 
 
 def _run_gelu(library: Any, found: torch.Tensor, threads: int) -> None:
-    """Put what GELU makes of (rows, outputs) in their place."""
+    """Put what GELU makes of (…, outputs) in their place."""
+    rows = found.view(-1, found.shape[-1])
 
     def run(part: tuple[int, int], held: Any = found) -> None:
-        some = found[slice(*part)]
+        some = rows[slice(*part)]
         library.gelu_float32(_pointer(some), some.numel())
 
-    run_parts(run, len(found), max(1, min(threads, found.numel() // LEAST_OF_GELU)))
+    run_parts(run, rows.shape[0], max(1, min(threads, found.numel() // LEAST_OF_GELU)))
 
 
 def _pointer(tensor: torch.Tensor | None) -> int | None:

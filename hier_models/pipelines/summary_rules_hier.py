@@ -3,7 +3,13 @@
 from typing import Any
 
 import torch
-from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList, NoBadWordsLogitsProcessor
+from transformers import (
+    GenerationConfig,
+    LogitsProcessor,
+    LogitsProcessorList,
+    NoBadWordsLogitsProcessor,
+    SuppressTokensAtBeginLogitsProcessor,
+)
 
 from .common_words_hier import COMMON_WORDS
 from .document_pipeline_hier import DocumentPipeline, Example, as_text, total_length
@@ -16,15 +22,26 @@ NEW_TOKENS = {"line": (0, 64), "short": (34, 192), "long": (150, 512)}
 MOST_OF_SHORT = 64  # tokens of a document that may be summarized by as many; of a longer one by two thirds of it
 
 
+class AtBeginLogitsProcessor(SuppressTokensAtBeginLogitsProcessor):
+    """Bars tokens at the beginning; its base looks for them in the whole vocabulary at every step."""
+
+    def __call__(self, input_ids: torch.LongTensor, scores: torch.FloatTensor) -> torch.FloatTensor:
+        """Take them away from what begins."""
+        return super().__call__(input_ids, scores) if input_ids.shape[-1] == self.begin_index else scores
+
+
 class OwnLengthLogitsProcessor(LogitsProcessor):
     """Ends each sequence between its own least and most tokens; `generate` has one length for all of a batch."""
 
     def __init__(self, least: list[int], most: list[int], eos_token_id: int | list[int]) -> None:
         self.lengths = torch.tensor([least, most])  # (2, batch), with the prompt
+        self.all_least, self.all_most = max(least), min(most)
         self.eos_token_id = eos_token_id
 
     def __call__(self, input_ids: torch.LongTensor, scores: torch.FloatTensor) -> torch.FloatTensor:
         """Take the end away from what is too short, and all else from what is long enough."""
+        if self.all_least <= input_ids.shape[1] < self.all_most:
+            return scores
         beams = len(scores) // self.lengths.shape[1]
         least, most = self.lengths.repeat_interleave(beams, dim=1).to(scores.device)[..., None]  # (batch * beams, 1)
         ends = torch.zeros_like(scores, dtype=torch.bool)
@@ -110,6 +127,10 @@ class SummaryRules(DocumentPipeline):
         max_length = total_length(config, "max", begun)
         limits: list[int] | int | None = max_length
         processors = LogitsProcessorList(others.get("logits_processor") or ())
+        if config.begin_suppress_tokens:
+            first = begun + (begun == 1 and config.forced_bos_token_id is not None)
+            processors.insert(0, AtBeginLogitsProcessor(config.begin_suppress_tokens, first, str(self.device)))
+            config.begin_suppress_tokens = []  # None would be the model's own
         if lengths := self._own_lengths(examples, config, begun):
             least, most = map(list, zip(*lengths, strict=True))
             processors.append(OwnLengthLogitsProcessor(least, most, config.eos_token_id))

@@ -1,5 +1,6 @@
 """Linear layers in int8, `dtype="int8"`: what they give, what is left, what is said where it or another is no gain."""
 
+import copy
 import json
 import logging
 import time
@@ -226,6 +227,40 @@ def test_other_rows_and_layers_take_torchs_operators(kernel_calls):
             other.bias = nn.Parameter(bias, requires_grad=False)
             assert torch.equal(other(states), with_operators(other, states))
     assert not kernel_calls
+
+
+def test_what_is_put_in_the_place_of_a_layers_numbers_is_looked_at(kernel_calls):
+    layer, states = Int8Linear(nn.Linear(64, 48), is_tied=False), torch.randn(3, 64)
+    calls = 0
+    for change in (
+        lambda: None,
+        lambda: layer.weight_scale.mul_(2),  # in place
+        lambda: setattr(layer, "weight_scale", layer.weight_scale * 2),
+        lambda: setattr(layer, "bias", nn.Parameter(torch.randn(48))),
+        lambda: setattr(layer.bias, "data", torch.randn(48)),
+        lambda: setattr(layer, "bias", None),
+    ):
+        change()
+        assert torch.equal(layer(states), with_operators(layer, states))
+        calls += 1
+        assert len(kernel_calls) == calls
+    layer.weight_scale = layer.weight_scale.double()
+    assert torch.equal(layer(states), with_operators(layer, states))
+    other = copy.deepcopy(layer.float())
+    assert torch.equal(other(states), with_operators(other, states))
+    assert len(kernel_calls) == calls + 1
+
+
+def test_more_axes_than_two(kernel_calls):
+    layer = Int8Linear(nn.Linear(64, 48), is_tied=False)
+    for shape in ((2, 3, 64), (2, 1, 2, 64), (64,), (5, 40, 64), (0, 3, 64)):
+        states = torch.randn(shape)
+        found = layer(states)
+        assert found.shape == (*shape[:-1], 48)
+        assert torch.equal(found.view(-1, 48), with_operators(layer, states.view(-1, 64)))
+    strided = torch.randn(3, 64, 4).transpose(1, 2)
+    assert torch.equal(layer(strided).view(-1, 48), with_operators(layer, strided.reshape(-1, 64)))
+    assert len(kernel_calls) == 4
 
 
 @pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")

@@ -325,6 +325,24 @@ def test_a_generation_config_can_be_passed(summarize, bart):
     assert len(got) == 13
 
 
+@pytest.mark.parametrize(
+    "others", [{}, {"forced_bos_token_id": 7}, {"decoder_input_ids": [[2, 9, 11]]}, {"num_beams": 3}]
+)
+def test_tokens_that_no_summary_begins_with(summarize, bart, tokenizer, others):
+    inputs = tokenizer(DOCUMENTS[2], return_tensors="pt")
+    others = {name: torch.tensor(value) if name == "decoder_input_ids" else value for name, value in others.items()}
+    prompt = others["decoder_input_ids"].shape[1] if "decoder_input_ids" in others else 1
+    free = bart.generate(**inputs, **LENGTH, **others)[0]
+    begin = prompt + ("forced_bos_token_id" in others)
+    bart.generation_config.begin_suppress_tokens = barred = free[begin : begin + 2].tolist()
+    wanted = bart.generate(**inputs, **LENGTH, **others)[0]
+    assert wanted[begin] not in barred
+    for _ in range(2):  # what the pipeline does is not for the model to keep
+        got = summarize(DOCUMENTS[2], return_tensors=True, **LENGTH, **others)[0]["summary_token_ids"]
+        assert torch.equal(got, wanted)
+    assert bart.generation_config.begin_suppress_tokens == barred
+
+
 def test_settings_given_at_construction(bart, tokenizer):
     summarize = pipeline(
         "summarization", model=bart, tokenizer=tokenizer, device="cpu", return_tensors=True, batch_size=2, **LENGTH
