@@ -158,11 +158,13 @@ def mix_log_probabilities(
     if logits.shape[1] > 1 and not is_compiling():
         mixed: torch.Tensor = _Mix.apply(logits, gate, weights, source_ids)
         return mixed
-    generated = logits.log_softmax(dim=-1, dtype=wide) + nn.functional.logsigmoid(-gate)
+    generated = logits.log_softmax(dim=-1, dtype=wide)
     if logits.shape[1] == 1 and not generated.requires_grad:  # a step of generation: less work than sorting the source
+        generated += nn.functional.logsigmoid(-gate)
         index = source_ids[:, None]
         copied = torch.zeros_like(generated).scatter_add_(2, index, weights).gather(2, index)
-        return generated.scatter(2, index, _add(generated.gather(2, index), copied, gate))  # of equal tokens, equals
+        return generated.scatter_(2, index, _add(generated.gather(2, index), copied, gate))  # of equal tokens, equals
+    generated = generated + nn.functional.logsigmoid(-gate)
     ids, copied, is_token = _sum_over_equal_tokens(source_ids, weights)
     index = ids[:, None].expand_as(copied)
     mixed = _add(generated.gather(2, index), copied, gate)

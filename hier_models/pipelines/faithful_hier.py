@@ -199,6 +199,8 @@ class FaithfulLogitsProcessor(LogitsProcessor):
         # How many more tokens a word needs behind each token: for each document behind a word and behind a sign; and
         # inside of a word, where all depends on the word.
         self.least = torch.stack(rows)  # (2 * batch + 1, vocab)
+        self.longest = int(self.least.masked_fill(self.least == NEVER, 0).max())
+        self._bounds_of: dict[tuple[Any, ...], torch.Tensor] = {}
         self._states: dict[tuple[int, str], tuple[int, torch.Tensor, torch.Tensor]] = {}
 
     def __call__(self, input_ids: torch.LongTensor, scores: torch.FloatTensor) -> torch.FloatTensor:
@@ -209,23 +211,28 @@ class FaithfulLogitsProcessor(LogitsProcessor):
         states = [self._state(row // each, beginning, scores.device) for row, beginning in written]
         # Tokens that a word may take behind the next one; the last token may have to be the end.
         left = [int(min(max(length - 2 - input_ids.shape[1], 0), NEVER - 1)) for length in self.lengths]
-        vocab = min(scores.shape[1], self.least.shape[1])  # either may be padded
-        allowed = torch.zeros_like(scores, dtype=torch.bool)
-        rooms = torch.tensor(left, dtype=self.least.dtype, device=scores.device)
-        rooms = rooms.repeat_interleave(each)[:, None]  # (batch * beams, 1)
-        places = torch.tensor([place for place, _, _ in states], device=scores.device)
-        allowed[:, :vocab] = self.least.index_select(0, places)[:, :vocab] <= rooms
-        for row, (place, ids, needed) in enumerate(states):
-            if len(ids):
-                room = left[row // each]
+        rooms = [left[row // each] for row in range(len(scores))]
+        bounds = torch.stack([self._bounds(state[0], room, scores) for state, room in zip(states, rooms, strict=True)])
+        for row, ((place, ids, needed), room) in enumerate(zip(states, rooms, strict=True)):
+            if ids.shape[0]:
                 # What is no word yet has to become one, by the shortest way if there is no room.
                 most = room if place < len(self.least) - 1 else needed.min().clamp(min=room)
-                allowed[row, ids[needed <= most]] = True
-        faithful = scores.masked_fill(~allowed, -torch.inf)
-        none_left = faithful.amax(dim=1, keepdim=True) == -torch.inf
-        if none_left.any():
-            faithful = torch.where(none_left, _given_way(scores, allowed), faithful)
+                bounds[row].index_fill_(0, ids[needed <= most], torch.inf)
+        faithful = torch.minimum(scores, bounds)  # several times as fast as filling in a mask
+        rows = (faithful.amax(dim=1) == -torch.inf).nonzero()[:, 0]
+        if rows.shape[0]:
+            faithful[rows] = _given_way(scores[rows], bounds[rows] == -torch.inf)
         return faithful  # type: ignore[return-value]
+
+    def _bounds(self, place: int, room: int, scores: torch.Tensor) -> torch.Tensor:
+        """No bound for tokens that may be written, by a row of `least`, where a word has so much room: (vocab,)."""
+        key = place, min(room, self.longest), scores.shape[1], scores.dtype, scores.device
+        if key not in self._bounds_of:
+            bounds = scores.new_full(scores.shape[1:], -torch.inf)  # it or `least` may be padded
+            known = self.least[place, : bounds.shape[0]]
+            bounds[: known.shape[0]].masked_fill_(known <= room, torch.inf)
+            self._bounds_of[key] = bounds
+        return self._bounds_of[key]
 
     def _rows(self, words: _Words, signs: set[str]) -> tuple[torch.Tensor, torch.Tensor]:
         """What may be written behind a word, and behind a sign: how many tokens a word then still needs, (vocab,)."""
@@ -296,10 +303,10 @@ class NoDoubledWordLogitsProcessor(LogitsProcessor):
         return scores.scatter(1, last, torch.where(rows, lowest, scores.gather(1, last)))  # type: ignore[return-value]
 
 
-def _given_way(scores: torch.Tensor, allowed: torch.Tensor) -> torch.Tensor:
+def _given_way(scores: torch.Tensor, barred: torch.Tensor) -> torch.Tensor:
     """Scores where other settings leave nothing that is allowed: of the token that they force, or of all allowed."""
     is_forced = (scores > -torch.inf).sum(dim=1, keepdim=True) == 1
-    lowest = torch.full_like(scores, -torch.inf).masked_fill(allowed, LOWEST)
+    lowest = torch.full_like(scores, LOWEST).masked_fill(barred, -torch.inf)
     return torch.where(is_forced, scores, lowest)
 
 
