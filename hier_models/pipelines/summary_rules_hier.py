@@ -43,11 +43,15 @@ class OwnLengthLogitsProcessor(LogitsProcessor):
         if self.all_least <= input_ids.shape[1] < self.all_most:
             return scores
         beams = len(scores) // self.lengths.shape[1]
-        least, most = self.lengths.repeat_interleave(beams, dim=1).to(scores.device)[..., None]  # (batch * beams, 1)
-        ends = torch.zeros_like(scores, dtype=torch.bool)
-        ends[:, self.eos_token_id] = True
-        barred = (ends & (input_ids.shape[1] < least)) | (~ends & (input_ids.shape[1] >= most))
-        return scores.masked_fill(barred, -torch.inf)  # type: ignore[return-value]
+        least, most = self.lengths.repeat_interleave(beams, dim=1).to(scores.device)  # (batch * beams,)
+        scores = scores.clone()  # type: ignore[assignment]
+        ends = torch.tensor([self.eos_token_id], device=scores.device).view(-1)
+        full = (input_ids.shape[1] >= most).nonzero()
+        of_ends = scores[full, ends]
+        scores[full[:, 0]] = -torch.inf
+        scores[full, ends] = of_ends
+        scores[(input_ids.shape[1] < least).nonzero(), ends] = -torch.inf
+        return scores
 
 
 class OfEachDocument(LogitsProcessor):
