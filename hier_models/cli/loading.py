@@ -13,7 +13,7 @@ from typing import Any
 
 from ..checkpoints import resolve_checkpoint, version_of_checkpoints, why_no_checkpoint
 from ..families import FAMILIES, Family
-from .errors import MistakeError, mistakes, state
+from .errors import MistakeError, mistakes, say, state
 from .extractive import ExtractivePipe, is_extractive
 from .options import Dtype, Length
 
@@ -62,6 +62,12 @@ def load_pipeline(
     with mistakes(f"--model: cannot load {name!r}", OSError, ValueError, KeyError, SafetensorError):
         make: Any = pipeline
         pipe = make(task, model=resolve_checkpoint(name), device=device, dtype=str(dtype.value))
+    if dtype == Dtype.bfloat16 and pipe.device.type == "cpu":
+        from ..models.attention_products import multiplies_bfloat16
+
+        if not multiplies_bfloat16():
+            instead = "--dtype int8 is faster, and of many documents at once float32, without --dtype, too"
+            say(f"--dtype bfloat16: this processor has no instructions for it; {instead}.")
     if importance_tagger is not None:
         with mistakes(f"--importance-tagger: {importance_tagger!r}", OSError, ValueError, KeyError, SafetensorError):
             pipe.set_importance_tagger(importance_tagger)

@@ -92,9 +92,14 @@ def cpu_has(*names: str) -> bool:
     return any(capabilities.get(name) for name in names)
 
 
+def multiplies_bfloat16() -> bool:
+    """Whether this CPU has instructions for products in bfloat16: AVX512-BF16, AMX, or those of ARM."""
+    return cpu_has("avx512_bf16", "amx_bf16", "bf16")
+
+
 def product_dtype(dtype: torch.dtype) -> torch.dtype:
     """The type to multiply in: float32 in the place of a narrower one that this CPU has no instructions for."""
-    if dtype == torch.bfloat16 and cpu_has("avx512_bf16", "amx_bf16", "bf16"):
+    if dtype == torch.bfloat16 and multiplies_bfloat16():
         return dtype
     return torch.promote_types(dtype, torch.float32)
 

@@ -21,6 +21,7 @@ from transformers.utils.import_utils import is_torch_bf16_gpu_available
 from ..data.cache_fingerprint import source_version
 from ..data.data_files import visible_files
 from ..data.record_readers import DATA_SUFFIXES, DOCUMENT_SUFFIXES, data_suffix
+from ..models.attention_products import multiplies_bfloat16
 from ..models.phrase_finder import KEY_PHRASES_FILE
 from ..pipelines.int8_hier import hand_back_memory
 from .arguments import Recipe
@@ -168,17 +169,13 @@ def has_fast_bfloat16(use_cpu: bool = False) -> bool:
         use_cpu: Do not look for an accelerator.
 
     Returns:
-        True for an accelerator with bfloat16 of its own, and for a CPU that multiplies it (AVX-512 BF16, AMX).
+        True for an accelerator with bfloat16 of its own, and for a CPU that multiplies it (AVX512-BF16, AMX, ARM's).
     """
     if not use_cpu and torch.accelerator.is_available():
         if torch.cuda.is_available():
             return bool(torch.cuda.is_bf16_supported(including_emulation=False))
         return bool(is_torch_bf16_gpu_available())
-    try:
-        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
-    except OSError:
-        return False
-    return not {"amx_bf16", "avx512_bf16"}.isdisjoint(text.split())
+    return multiplies_bfloat16()
 
 
 def machine(arguments: TrainingArguments) -> dict[str, Any]:

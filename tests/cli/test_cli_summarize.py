@@ -29,6 +29,7 @@ from hier_models.cli.documents import Documents
 from hier_models.cli.jobs import alone, writes_lines
 from hier_models.cli.options import Length
 from hier_models.data import load_documents
+from hier_models.models import attention_products
 from hier_models.pipelines import SummarizationPipeline, batching_hier, int8_hier
 from hier_models.pipelines.sources_hier import format_sources
 from tests import forks
@@ -54,6 +55,16 @@ def test_int8_where_it_is_no_gain(
     found = run("summarize", "-m", checkpoint, paper, "--dtype", "int8")
     assert found.stdout.strip() == expected(checkpoint, DOCUMENTS[1])[0]
     assert "changes nothing here, where numbers are Roman: float32 is used" in caplog.text
+
+
+@pytest.mark.parametrize("has", [False, True])
+def test_bfloat16_where_it_is_slow(checkpoint: str, paper: str, monkeypatch: pytest.MonkeyPatch, has: bool):
+    monkeypatch.setattr(attention_products, "multiplies_bfloat16", lambda: has)
+    found = run("summarize", "-m", checkpoint, paper, "--dtype", "bfloat16")
+    assert found.stdout.strip() == expected(checkpoint, DOCUMENTS[1], dtype="bfloat16")[0]
+    said = "--dtype bfloat16: this processor has no instructions for it; --dtype int8 is faster"
+    assert (said in found.stderr) is not has
+    assert said not in run("summarize", "-m", checkpoint, paper).stderr
 
 
 def test_empty_summaries_are_counted(checkpoint: str, records: str, monkeypatch: pytest.MonkeyPatch):

@@ -12,6 +12,7 @@ from safetensors.torch import load_file
 from transformers import TrainerCallback, TrainerState, TrainingArguments
 
 from hier_models.data import cache_fingerprint
+from hier_models.models.attention_products import cpu_has
 from hier_models.training import (
     RecipeError,
     last_complete_checkpoint,
@@ -214,12 +215,21 @@ def test_each_run_of_a_process_has_a_memory_peak_of_its_own(tmp_path):
 
 
 def test_where_bfloat16_is_fast(tmp_path, monkeypatch):
-    for flags, fast in (("fpu amx_bf16 amx_tile", True), ("fpu avx512_bf16", True), ("fpu avx512f", False)):
+    for flags, fast in (
+        (("amx_bf16", "amx_tile"), True),
+        (("avx512_bf16",), True),
+        (("bf16",), True),
+        (("avx512_f",), False),
+    ):
         has_fast_bfloat16.cache_clear()
-        monkeypatch.setattr(run_metadata.Path, "read_text", lambda self, flags=flags, **_: f"flags\t\t: {flags}\n")
+        cpu_has.cache_clear()
+        monkeypatch.setattr(
+            torch.cpu, "get_capabilities", lambda flags=flags: dict.fromkeys(flags, True), raising=False
+        )
         assert has_fast_bfloat16(True) is fast
         monkeypatch.undo()
     has_fast_bfloat16.cache_clear()
+    cpu_has.cache_clear()
 
 
 @pytest.mark.parametrize("fast", [False, True])
