@@ -133,6 +133,11 @@ class WordPieces:
         if not text:  # special tokens write nothing
             self.ends.append(("", False))
             return
+        begins = text[0] == " "
+        if (word := text[begins:]).isascii() and word.isalnum():  # most are
+            self.ends.append((word, begins))
+            (self.behind if begins else self.inside)[word].append(number)
+            return
         first, *parts = _word().split(text)  # signs, word, signs, word, …, signs
         last = parts[-2] if parts and not parts[-1] else ""
         self.ends.append((last, bool(first) or len(parts) != 2 or not last))
