@@ -153,20 +153,21 @@ def why_no_int8() -> str | None:
             if multiply_fast is not None and multiply_fast(layer, many, many.new_empty(len(many), outputs)):
                 return None
             found = rows.new_empty(count, outputs)
-            slow = _seconds(lambda: linear(rows)) < _seconds(lambda: layer.multiply(rows, found))
+            wide, narrow = _seconds(lambda: linear(rows), lambda: layer.multiply(rows, found))
     except (AttributeError, RuntimeError, TypeError, ValueError):
         return "torch does not multiply int8"
-    return "the processor is no faster with int8 than with float32" if slow else None
+    return "the processor is no faster with int8 than with float32" if wide < narrow else None
 
 
-def _seconds(run: Callable[[], Any], times: int = 20) -> float:
-    """The fastest of some runs, so that other programs do not count."""
-    taken = []
+def _seconds(*runs: Callable[[], Any], times: int = 50) -> list[float]:
+    """The fastest of some times that each was run, in turns, so that other programs do not count, or for all."""
+    fastest = [float("inf")] * len(runs)
     for _ in range(times):
-        begun = time.perf_counter()
-        run()
-        taken.append(time.perf_counter() - begun)
-    return min(taken)
+        for number, run in enumerate(runs):
+            begun = time.perf_counter()
+            run()
+            fastest[number] = min(fastest[number], time.perf_counter() - begun)
+    return fastest
 
 
 def _quantize(numbers: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
