@@ -50,10 +50,11 @@ def fit_phrases(
     from transformers import AutoProcessor
 
     from ..data import fit_key_phrases, load_documents
+    from ..pipelines.document_pipeline_hier import highlights
 
     with mistakes(f"--model: cannot load the processor of {model!r}", OSError, ValueError, KeyError):
         processor = AutoProcessor.from_pretrained(model)
-    if "phrase_positions" not in getattr(processor, "extra_inputs", {}):
+    if not highlights(processor):
         kind = type(processor).__name__
         raise MistakeError(f"--model: key phrases are for Highlight-Transformers, and {model!r} has a {kind}")
     rows = None

@@ -148,7 +148,7 @@ def attend_step(
     if mask is not None:
         states.append(mask.expand(batch, heads, queries, keys))
     step: Any = _kernel(query, "step")
-    pointers = [*(ctypes.c_void_p(of.data_ptr()) for of in states), *([None] if mask is None else [])]
+    pointers = [ctypes.c_void_p(of.data_ptr()) for of in states] + [ctypes.c_void_p()] * (mask is None)
     strides = (ctypes.c_long * 15)(*[stride for of in states for stride in _bytes_between(of)])
     pieces = max(1, min(torch.get_num_threads(), pairs, key.numel() // LEAST_OF_THREAD))
 

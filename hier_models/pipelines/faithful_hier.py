@@ -212,13 +212,12 @@ class FaithfulLogitsProcessor(LogitsProcessor):
         """Take the words away that may not be written."""
         self.least = self.least.to(scores.device)
         each = len(scores) // len(self.words)
-        written = enumerate(self._unfinished(input_ids))
-        states = [self._state(row // each, beginning, scores.device) for row, beginning in written]
         # Tokens that a word may take behind the next one; the last token may have to be the end.
         left = [int(min(max(length - 2 - input_ids.shape[1], 0), NEVER - 1)) for length in self.lengths]
-        rooms = [left[row // each] for row in range(len(scores))]
-        bounds = torch.stack([self._bounds(state[0], room, scores) for state, room in zip(states, rooms, strict=True)])
-        for row, ((place, ids, needed), room) in enumerate(zip(states, rooms, strict=True)):
+        written = enumerate(self._unfinished(input_ids))
+        states = [(*self._state(row // each, word, scores.device), left[row // each]) for row, word in written]
+        bounds = torch.stack([self._bounds(place, room, scores) for place, _, _, room in states])
+        for row, (place, ids, needed, room) in enumerate(states):
             if ids.shape[0]:
                 # What is no word yet has to become one, by the shortest way if there is no room.
                 most = room if place < len(self.least) - 1 else needed.min().clamp(min=room)
