@@ -197,7 +197,7 @@ def is_development(key: str) -> bool:
     return int(hashlib.sha256(key.casefold().encode()).hexdigest(), 16) % DEVELOPMENT == 0
 
 
-def extract(document: str, summary: str) -> str:
+def extract(document: str, summary: str, most: int = MOST_SENTENCES) -> str:
     """Sentences of what is read of a document that say most of its summary, about as long; empty if hardly anything.
 
     Each is the one that raises the F1 of words and pairs of words most, until none does (the oracle of extractive
@@ -208,7 +208,7 @@ def extract(document: str, summary: str) -> str:
     usable = [sentence for sentence in sentences if sentence.endswith((".", "!", "?")) and len(sentence.split()) >= 5]
     units = {sentence: _units(sentence) for sentence in usable}
     wanted, chosen, best = _units(summary), [], 0.0
-    while len(chosen) < MOST_SENTENCES:
+    while len(chosen) < most:
         so_far = [units[one] for one in chosen]
         scores = {one: _f1([*so_far, units[one]], wanted) for one in units if one not in chosen}
         one = max(scores, key=scores.__getitem__, default="")

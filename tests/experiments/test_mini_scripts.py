@@ -12,8 +12,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, EvalPrediction
 
+import hier_models
 from tests.experiments.scripts import MINI, load_script
 
 
@@ -391,3 +395,102 @@ def test_both_files_of_passages(passages: ModuleType, monkeypatch: pytest.Monkey
     before = (pairs / "passages.jsonl").read_bytes()
     run(passages, monkeypatch, "--data", tmp_path, "--pairs", pairs)
     assert (pairs / "passages.jsonl").read_bytes() == before
+
+
+# candidates.py and ranked.py
+
+
+@pytest.fixture
+def candidates(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A folder with candidates for a few documents of two lengths, one of them a page."""
+    monkeypatch.syspath_prepend(MINI)
+    script, prepare = load_script("candidates", MINI), load_script("prepare", MINI)
+    keys = [key for key in map(str, range(100)) if not prepare.is_development(key)]
+    told = [
+        f"On day {key} the keeper of the bees rode to the market in Aldenport and sold twelve jars." for key in keys
+    ]
+    page = " ".join(told[10:50])
+    rows = [
+        *(
+            {"source": key, "document": " ".join(told[n : n + 3]), "summary": told[n]}
+            for n, key in enumerate(keys[:3])
+        ),
+        {"source": keys[3], "document": page, "summary": " ".join(told[10:20])},
+    ]
+    write_rows(tmp_path / "data" / "elife_abstract.jsonl", rows)
+    write_rows(tmp_path / "train.jsonl", [{"set": "elife_abstract", "summary": row["summary"]} for row in rows])
+    run(script, monkeypatch, "--data", tmp_path / "data", "--pairs", tmp_path)
+    return tmp_path
+
+
+@pytest.mark.slow
+def test_candidates_are_written_and_scored_and_their_order_is_learned(
+    candidates: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = lines(candidates / "candidates_0.jsonl")
+    assert len(rows) > 4  # a page has several
+    tokenizer = AutoTokenizer.from_pretrained(hier_models.MINI)
+    begin = [tokenizer.eos_token_id, *tokenizer.convert_tokens_to_ids(["[line]", "[short]"])]
+    for row in rows:
+        assert len(row["candidates"]) == len(row["scores"]) == len(row["rouge"]) > 1
+        assert len({tuple(one) for one in row["candidates"]}) == len(row["candidates"])
+        for one, score, rouge in zip(row["candidates"], row["scores"], row["rouge"], strict=True):
+            assert (one[0], one[1] in begin[1:], one.count(begin[1]) + one.count(begin[2])) == (begin[0], True, 1)
+            assert score <= rouge
+    assert sum(max(row["rouge"]) == pytest.approx(100) for row in rows) == 3  # the sentence itself
+    parts = [row["candidates"] for row in rows if row["candidates"][0][1] == begin[2]]  # of the page
+    begun = [
+        [one for one in part for other in part if one[:-1] == other[: len(one) - 1] != other[:-1]] for part in parts
+    ]
+    assert all(begun)  # some end early
+    script = load_script("ranked", MINI)
+    model = AutoModelForSeq2SeqLM.from_pretrained(hier_models.MINI, dtype=torch.float32)
+
+    def likelihoods(model: Any, row: dict[str, Any]) -> torch.Tensor:
+        batch = script.collate([row])
+        labels, scores, _ = (batch.pop(name) for name in ("labels", "scores", "rouge"))
+        assert scores.tolist() == [pytest.approx(row["scores"])]
+        with torch.no_grad():
+            means: torch.Tensor = script.mean_log_probabilities(model(**batch).logits, labels)
+        return means
+
+    for row in rows[:2]:
+        inputs = {"input_ids": torch.tensor([row["inputs"]["input_ids"]])}
+        for mean, ids in zip(likelihoods(model, row), row["candidates"], strict=True):
+            with torch.no_grad():
+                logs = model(**inputs, decoder_input_ids=torch.tensor([ids[:-1]])).logits[0]
+            expected = sum(float(logs[n, token]) for n, token in enumerate(ids[1:]) if n > 0) / len(ids[1:])
+            assert float(mean) == pytest.approx(expected, abs=1e-5)
+    monkeypatch.setattr(script, "STEP", 2)
+    output = candidates / "ranked"
+    run(script, monkeypatch, "--pairs", candidates, "--output", output, "--steps", 12)
+    trained = AutoModelForSeq2SeqLM.from_pretrained(output, dtype=torch.float32)
+
+    def wrong(model: Any) -> float:
+        return sum(float(script.losses(likelihoods(model, row), torch.tensor(row["scores"]))[0]) for row in rows)
+
+    assert wrong(trained) < 0.8 * wrong(model)
+    weights = (output / "model.safetensors").read_bytes()
+    run(script, monkeypatch, "--pairs", candidates, "--output", output, "--steps", 12)  # has nothing left to do
+    assert (output / "model.safetensors").read_bytes() == weights
+
+
+def test_the_order_loss_is_that_of_all_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = load_script("ranked", MINI)
+    means = torch.tensor([-0.5, -0.2, -0.9], requires_grad=True)
+    order, likelihood = script.losses(means, torch.tensor([40.0, 20.0, 30.0]))
+    pairs = [max(0, other - own + script.MARGIN * gap) for own, other, gap in ((-0.5, -0.2, 0.2), (-0.5, -0.9, 0.1))]
+    pairs.append(max(0, -0.2 + 0.9 + script.MARGIN * 0.1))  # the second is likelier, and worse, than the third
+    assert order.item() == pytest.approx(sum(pairs) / 3)
+    assert likelihood.item() == pytest.approx(0.5)
+    order, _ = script.losses(means, torch.tensor([10.0, 10.0, 10.0]))  # no order
+    order.backward()
+    assert means.grad.tolist() == [0, 0, 0]
+
+
+def test_of_held_out_documents_the_likeliest_candidate_is_scored(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = load_script("ranked", MINI)
+    means = np.array([[-0.5, -0.2, -0.9], [-0.7, -0.9, -100.0]])
+    rouge = np.array([[40.0, 20.0, 30.0], [10.0, 12.0, -100.0]])
+    found = script.compute_metrics(EvalPrediction(means, (rouge, rouge)))
+    assert found == {"chosen": 15.0, "searched": 25.0, "best": 26.0}
