@@ -9,7 +9,7 @@ with), is drawn, or is made of sentences of what is read: the first, the best by
 reference; or it is the beginning of one of these. Its score is what the user's text would have: the mean of ROUGE-1,
 -2 and -Lsum, less for words that do not follow each other in the document: without that, mini learns what ROUGE likes
 and is no English. Of a page, whose paragraphs are written one by one, that of the page with this paragraph, and of the
-others the best beams. A run may be stopped.
+others the best beams. A run that is stopped leaves what it has, which is enough to learn from; another begins anew.
 """
 
 import argparse
