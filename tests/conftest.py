@@ -36,6 +36,7 @@ import hier_models
 
 
 ROOT = Path(__file__).parents[1]
+MOST_OBJECTS = 100_000  # that each collection of garbage looks at
 DOCUMENTS = [
     "The bridge was closed on Monday. Engineers had found a crack in the second pillar. Traffic now takes the old "
     "road, which is narrow. Dr. Meyer, who led the inspection, said that repairs will take six weeks. The town will "
@@ -63,6 +64,15 @@ def pytest_collection_finish() -> None:
     """Leave what was imported out of every later collection of garbage, which each training run asks for."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def later_imports() -> Iterator[None]:
+    """Likewise what tests import later, once that is much."""
+    yield
+    if len(gc.get_objects()) > MOST_OBJECTS:
+        gc.collect()
+        gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -9,7 +9,7 @@ import contextlib
 import ctypes
 import functools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -22,6 +22,7 @@ logger = logging.get_logger(__name__)
 
 LEAST = 16  # inputs and outputs; a smaller layer costs nothing
 LARGEST = 127
+HALVES = (torch.bfloat16, torch.float16)
 ROWS_AT_ONCE = 256  # whose products stay in the processor's cache until they are numbers again
 _TRIED = (16, 1024, 1024)  # rows, inputs and outputs of the trial
 
@@ -42,12 +43,18 @@ class Int8Linear(nn.Module):
     def __init__(self, linear: nn.Linear, is_tied: bool) -> None:
         super().__init__()
         self.in_features, self.out_features = linear.in_features, linear.out_features
-        parts = [_quantize(rows.float()) for rows in linear.weight.detach().split(ROWS_AT_ONCE)]
-        weight, scale = map(torch.cat, zip(*parts, strict=True))
+        floats = linear.weight.detach()
+        weight = floats.new_empty(floats.shape, dtype=torch.int8)
+        scale = floats.new_empty(self.out_features, dtype=torch.float32)
+        sums = floats.new_empty(self.out_features, dtype=torch.int32)
+        for start in range(0, self.out_features, ROWS_AT_ONCE):  # into their places, since what is freed leaves holes
+            part = slice(start, start + ROWS_AT_ONCE)
+            weight[part], scale[part, None] = _quantize(floats[part].float())
+            sums[part] = weight[part].sum(dim=1, dtype=torch.int32)
         # A view, with which the operator is faster than with a tensor of this shape.
         self.weight = nn.Buffer(weight.t(), persistent=False)  # (inputs, outputs)
-        self.weight_scale = nn.Buffer(scale.squeeze(1), persistent=False)  # (outputs,)
-        self.weight_sum = nn.Buffer(weight.sum(dim=1, dtype=torch.int32), persistent=False)  # (outputs,)
+        self.weight_scale = nn.Buffer(scale, persistent=False)  # (outputs,)
+        self.weight_sum = nn.Buffer(sums, persistent=False)  # (outputs,)
         self.bias = linear.bias
         self._tied = [linear.weight] if is_tied else []  # a list, so that it is not registered a second time
         self.attends: Any = None  # the configuration of the attention that is to have bfloat16, but for its weights
@@ -91,7 +98,8 @@ def to_int8(model: Any) -> Any:
     """Make int8 of a model's linear layers, in place; where that would not be faster, say so and leave them.
 
     Args:
-        model: a model on the CPU. All that is no linear layer becomes float32.
+        model: a model on the CPU. All that is no linear layer becomes float32, but for embeddings of tokens, which
+            keep the 16 bits that they came in, as a buffer, and give the same float32.
 
     Returns:
         The model.
@@ -106,9 +114,11 @@ def to_int8(model: Any) -> Any:
         )
     if reason := why_no_int8():
         logger.warning(f'dtype="int8" changes nothing here, where {reason}: float32 is used.')
+        model.float()
     else:
         _replace_layers(model)
-    model.float()  # now, since what was replaced may have had half of its size
+        with _keeping_halves(model):
+            model.float()  # now, since what was replaced may have had half of its size
     if hasattr(model, "config"):
         model.config.dtype = torch.float32
     hand_back_memory()
@@ -119,6 +129,31 @@ def hand_back_memory() -> None:
     """Give the system what was freed and GNU's C library keeps; other systems' libraries have no such function."""
     with contextlib.suppress(OSError, AttributeError, TypeError):
         ctypes.CDLL(None).malloc_trim(0)
+
+
+@contextlib.contextmanager
+def _keeping_halves(model: Any) -> Iterator[None]:
+    """Leave embeddings of tokens in 16 bits, if they came so, and make float32 of what is looked up: the same."""
+    embedding = model.get_input_embeddings() if hasattr(model, "get_input_embeddings") else None
+    weight = getattr(embedding, "weight", None)
+    tied = [module for module in model.modules() if weight is not None and getattr(module, "weight", None) is weight]
+    is_table = all(isinstance(module, nn.Embedding) for module in tied)
+    is_rounded = any(getattr(module, "embed_scale", 1.0) != 1.0 for module in tied)
+    if weight is None or weight.dtype not in HALVES or not is_table or is_rounded:
+        yield
+        return
+    weight.data = weight.detach().clone()  # out of the checkpoint's file, which is then let go of
+    for module in tied:
+        del module.weight
+    yield
+    halves = nn.Buffer(weight.detach())  # no parameter, whose type would be taken for the model's
+    for module in tied:
+        module.weight = halves
+        module.register_forward_hook(_widen)
+
+
+def _widen(module: nn.Module, inputs: Any, looked_up: torch.Tensor) -> torch.Tensor:
+    return looked_up.float()
 
 
 def _replace_layers(model: Any) -> None:

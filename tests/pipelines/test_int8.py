@@ -461,7 +461,7 @@ def test_weights_are_loaded_as_they_are_stored(always, stored, tiny_model, proce
     loaded: list[torch.dtype] = []
     monkeypatch.setattr(document_pipeline_hier, "to_int8", lambda model: loaded.append(model.dtype) or to_int8(model))
     model = pipeline("summarization", model=str(tmp_path), dtype="int8", device="cpu").model
-    wanted = to_int8(tiny_model)
+    wanted = to_int8(tiny_model.float() if stored == "mixed" else tiny_model)
     assert loaded == [torch.float32 if stored == "mixed" else stored]
     assert model.config.dtype == model.dtype == torch.float32
     for (name, got), (_, want) in zip(model.named_buffers(), wanted.named_buffers(), strict=True):
@@ -469,6 +469,24 @@ def test_weights_are_loaded_as_they_are_stored(always, stored, tiny_model, proce
     for (name, got), (_, want) in zip(model.named_parameters(), wanted.named_parameters(), strict=True):
         assert got.dtype == torch.float32
         assert torch.equal(got, want), name
+
+
+@pytest.mark.parametrize("stored", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("name", CASES)
+def test_embeddings_keep_the_halves_that_they_came_in(always, name, stored):
+    """They take half of the memory, and what is looked up in them is the same float32."""
+    case = CASES[name]
+    model = make_model(case, std=0.1).to(stored)
+    wanted = to_int8(copy.deepcopy(model).float())
+    embedding = to_int8(model).get_input_embeddings()
+    is_scaled = getattr(embedding, "embed_scale", 1.0) != 1.0  # which rounds halves
+    assert embedding.weight.dtype == (torch.float32 if is_scaled else stored)
+    assert model.dtype == torch.float32
+    assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
+    batch = collate(case, [case.make_document(17, 0), case.make_document(12, 1)])
+    inputs = case.inputs(batch, torch.randint(5, 50, (2, 6), generator=torch.Generator().manual_seed(1)))
+    with torch.no_grad():
+        assert torch.equal(model(**inputs).logits, wanted(**inputs).logits)
 
 
 @pytest.mark.parametrize("other", [{"variant": "fp32"}, {"use_safetensors": False}, {"model_type": "marian"}])
@@ -494,7 +512,8 @@ def test_checkpoints_in_other_files_are_loaded_too(always, name, tiny_model, pro
     assert (tmp_path / name).exists()
     assert not (tmp_path / "model.safetensors").exists()
     model = pipeline("summarization", model=str(tmp_path), dtype="int8", device="cpu").model
-    for (name, got), (_, want) in zip(model.named_buffers(), to_int8(tiny_model).named_buffers(), strict=True):
+    wanted = to_int8(tiny_model.float())  # how they are stored is not seen there
+    for (name, got), (_, want) in zip(model.named_buffers(), wanted.named_buffers(), strict=True):
         assert torch.equal(got, want), name
 
 
@@ -503,7 +522,9 @@ def test_nothing_is_said_of_a_format_that_failed(always, caplog):
     assert "Falling back" not in caplog.text
 
 
-def test_saved_it_is_a_checkpoint_like_others(always, tiny_model, processor, tmp_path):
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_saved_it_is_a_checkpoint_like_others(always, dtype, tiny_model, processor, tmp_path):
+    tiny_model.to(dtype)
     summarize = pipeline("summarization", model=tiny_model, processor=processor, device="cpu", dtype="int8")
     before = summarize(DOCUMENTS, max_new_tokens=8)
     summarize.save_pretrained(tmp_path)
