@@ -344,7 +344,7 @@ def test_killed_and_started_again(model: str, answers: dict[str, str]):
 
 
 @pytest.mark.parametrize(
-    ("clients", "requests"), [(8, 100), pytest.param(64, 1500, marks=pytest.mark.slow)], ids=["few", "many"]
+    ("clients", "requests"), [(8, 100), pytest.param(64, 2500, marks=pytest.mark.slow)], ids=["few", "many"]
 )
 def test_crowd(model: str, answers: dict[str, str], clients: int, requests: int):
     """Good and bad, slow and gone, all at once: everybody gets their own answer, once."""
