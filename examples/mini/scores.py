@@ -206,8 +206,7 @@ def main() -> None:
             if name == "reference":
                 entries[name, domain] = [{"summary": row["summary"], "seconds": 0, "memory": 0} for row in rows]
             elif rows:
-                made = summaries(name, rows, domain, arguments.output, summarize, arguments.batch)
-                entries[name, domain] = made
+                entries[name, domain] = summaries(name, rows, domain, arguments.output, summarize, arguments.batch)
     print("| domain | system | ROUGE-1 / 2 / Lsum | BERTScore | facts | repeated | finished | seconds | memory |")
     print("|---|---|---|---|---|---|---|---|---|")
     for (domain, rows), name in product(rows_by_domain.items(), arguments.systems):

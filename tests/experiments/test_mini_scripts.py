@@ -127,14 +127,11 @@ def test_what_is_not_counted_has_no_number_and_empty_domains_are_said(
 def test_what_people_wrote_is_scored_like_a_system(
     scores: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    text = "Ada saw 12 bees. Ada saw 12 bees."
-    write_rows(tmp_path / "bees.jsonl", [{"document": "Ada saw bees.", "summary": text, "length": "short"}])
-    common = ("--pairs", tmp_path, "--output", tmp_path / "out", "--domains", "bees")
-    run(scores, monkeypatch, "reference", *common)
+    told = {"document": "Ada saw bees.", "summary": "Ada saw 12 bees. Ada saw 12 bees.", "length": "short"}
+    write_rows(tmp_path / "bees.jsonl", [told])
+    run(scores, monkeypatch, "reference", "--pairs", tmp_path, "--output", tmp_path / "out", "--domains", "bees")
     (row,) = capsys.readouterr().out.splitlines()[2:]
-    quality = scores.quality(
-        [{"document": "Ada saw bees.", "length": "short"}], [{"summary": text, "seconds": 0, "memory": 0}]
-    )
+    quality = scores.quality([told], [{**told, "seconds": 0, "memory": 0}])
     shares = [scores.cell(key, quality[key]) for key in ("facts", "repeated", "finished")]
     assert row.split(" | ")[1:7] == ["reference", "100.0 / 100.0 / 100.0", "", *shares]
     assert float(shares[0]) < 100
