@@ -16,11 +16,13 @@ BENCH_ARGS ?=
 PYTEST_ARGS ?=
 # One worker for each core; who has nothing left to do takes from the others. PYTEST_ARGS="-n 0" for none.
 PYTEST := -m pytest -n auto --dist worksteal --durations 20
-# What `make test` runs: everything, or with FAMILY=hat_bart that family's own files and its cases of what all share.
+# What `make test` runs: everything, with SLOW=2/5 the second fifth of the slow tests; or with FAMILY=hat_bart that
+# family's own files and its cases of what all share.
+SLOW ?= 1/1
 ifdef FAMILY
 TESTED := tests/$(FAMILY) tests/test_*.py tests/hub -k $(FAMILY)
 else
-TESTED := -m "slow or not slow"
+TESTED := -m "slow or not slow" --slow-part $(SLOW)
 endif
 # The fast tests that `make lowest` runs: of what knows other libraries than torch and Transformers, which are there in
 # the same versions as elsewhere. Training stands for what is built on it, and on data and metrics. Once the lowest
@@ -52,6 +54,7 @@ help: ## Show this list
 	@echo "                 such as TORCH='torch==2.13.0 --index-url ...' for another build"
 	@echo "  BENCH          models to measure: $(BENCH)"
 	@echo "  FAMILY         the one family to test: a folder of tests/, such as hat_bart"
+	@echo "  SLOW           which of the slow tests to run: 2/5 for the second fifth of them"
 	@echo "  DEMO_ARGS, BENCH_ARGS, PYTEST_ARGS   arguments handed on to the command"
 
 demo: install-demo ## Summaries by mini, what they rest on, fine-tuning on real papers, scores (6 to 9 minutes)

@@ -60,6 +60,19 @@ TURNS = [
 ]
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--slow-part", metavar="I/N", default="1/1", help="every N-th slow test, from the I-th on")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the slow tests of other parts. Neighbours, which take about as long, are in different ones."""
+    first, parts = map(int, config.getoption("--slow-part").split("/"))
+    slow = [item for item in items if item.get_closest_marker("slow")]
+    left_out = set(slow).difference(slow[first - 1 :: parts])
+    config.hook.pytest_deselected(items=list(left_out))
+    items[:] = [item for item in items if item not in left_out]
+
+
 def pytest_collection_finish() -> None:
     """Leave what was imported out of every later collection of garbage, which each training run asks for."""
     gc.collect()

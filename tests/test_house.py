@@ -11,7 +11,9 @@ import subprocess
 import sys
 import textwrap
 import tomllib
+from collections import Counter
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from transformers import BartConfig, BartForConditionalGeneration, RobertaConfig, RobertaForMaskedLM
@@ -21,6 +23,7 @@ from hier_models.books import read_book
 from hier_models.data import train_word_level
 from hier_models.training import variant_names
 from tests import forks
+from tests.conftest import pytest_collection_modifyitems
 
 
 ROOT = Path(__file__).parent.parent
@@ -316,6 +319,21 @@ def run_in(folder: Path, command: list[str]) -> None:
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     result = subprocess.run(command, cwd=folder, env={**os.environ, "PATH": path}, capture_output=True, text=True)
     assert result.returncode == 0, f"{command[-1]}\n{result.stdout}\n{result.stderr}"
+
+
+@pytest.mark.parametrize("parts", [1, 5])
+def test_each_slow_test_is_in_one_part_of_them(parts):
+    """What `.ci/run` relies on."""
+    slow = [Mock(get_closest_marker={"slow": True}.get) for _ in range(10)]
+    fast, run = Mock(get_closest_marker={}.get), []
+    for part in range(1, parts + 1):
+        config = Mock(getoption={"--slow-part": f"{part}/{parts}"}.get)
+        items = [*slow[:5], fast, *slow[5:]]
+        pytest_collection_modifyitems(config, items)
+        (left_out,) = config.hook.pytest_deselected.call_args.kwargs.values()
+        assert Counter([*items, *left_out]) == Counter([*slow, fast])
+        run += items
+    assert Counter(run) == Counter([*slow, *[fast] * parts])
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""The kernels of attention_kernel.c, forwards on CPUs with AVX-512, and the step of avx2_kernel.c."""
+"""The kernels of attention_kernel.c, forwards on CPUs with AVX-512, and in float32 those of avx2_kernel.c."""
 
 import ctypes
 from collections.abc import Callable, Iterable
@@ -21,16 +21,16 @@ LEAST_OF_THREAD = 2**19  # numbers of keys that it is worth waking a thread for
 
 def _kernel(query: torch.Tensor, what: str = "attend") -> Callable[..., int] | None:
     """The one for a type and a head_dim, unless the file is an older one, without it."""
-    name = f"{what}_{str(query.dtype).removeprefix('torch.')}_{query.shape[-1]}{_variant(query.dtype, what) or ''}"
+    name = f"{what}_{str(query.dtype).removeprefix('torch.')}_{query.shape[-1]}{_variant(query.dtype) or ''}"
     return getattr(kernels(), name, None)
 
 
-def _variant(dtype: torch.dtype, what: str) -> str | None:
+def _variant(dtype: torch.dtype) -> str | None:
     """What the name of a kernel for a type ends in that this CPU runs, if it runs any."""
     needed = {torch.float32: INSTRUCTIONS, torch.bfloat16: (*INSTRUCTIONS, "avx512_bf16")}.get(dtype)
     if needed is not None and all(map(cpu_has, needed)):
         return ""
-    return "_avx2" if (dtype, what) == (torch.float32, "step") and all(map(cpu_has, AVX2)) else None
+    return "_avx2" if dtype == torch.float32 and all(map(cpu_has, AVX2)) else None
 
 
 def kernel_takes(*states: torch.Tensor, what: str = "attend") -> bool:
@@ -41,7 +41,7 @@ def kernel_takes(*states: torch.Tensor, what: str = "attend") -> bool:
             return False
     return (
         query.shape[-1] in HEAD_DIMS
-        and _variant(query.dtype, what) is not None
+        and _variant(query.dtype) is not None
         and (what == "step" or query.dtype != torch.bfloat16 or not cpu_has("amx_bf16"))
         and _kernel(query, what) is not None
         and not is_watched()

@@ -1,5 +1,5 @@
 /* For CPUs with AVX2 and no AVX-512: what int8_kernel.c does, linear layers in int8, to the same bit; and at the end, in
-float32, what attention_kernel.c does in a step of decoding.
+float32, what attention_kernel.c does.
 
 No instruction of AVX2 adds up products of bytes without rounding them off at 16 bits, so numbers are multiplied as 16
 bits, two neighbours at once. In memory weights keep 8 bits: that is what few rows, as in a step of decoding, wait for. */
@@ -19,6 +19,7 @@ bits, two neighbours at once. In memory weights keep 8 bits: that is what few ro
 #define HIGH 6   /* many rows that are multiplied together */
 #define PANEL 16 /* and outputs: 12 sums stay in registers */
 #define SIDE 64  /* outputs, and inputs, that pipelines/int8_kernel.py lays out together */
+#define LOG2E 1.44269504f
 #define CACHED (1 << 16) /* numbers of rows that are multiplied before the next */
 
 typedef uint16_t bfloat16;
@@ -202,7 +203,7 @@ INLINE void multiply_panel(int32_t *products, const int16_t *const rows[HIGH], c
 }
 
 /* 2^power of powers up to 0; zero instead of what is too small for a normal number. */
-INLINE __m256 power_of_two(__m256 power) {
+INLINE __m256 power_of_two(__m256 power, int half_precision) {
     const __m256 whole = _mm256_round_ps(power, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
     const __m256 rest = _mm256_sub_ps(power, whole);
     const float series[] = {1.33335581e-3f, 9.61812911e-3f, 5.55041087e-2f, 2.40226507e-1f, 6.93147181e-1f, 1.0f};
@@ -222,7 +223,7 @@ INLINE __m256 gelu(__m256 numbers) {
     __m256 sum = _mm256_set1_ps(1.061405429f);
     for (int i = 0; i < 4; i++) sum = _mm256_fmadd_ps(sum, near, _mm256_set1_ps(series[i]));
     const __m256 power = _mm256_mul_ps(_mm256_mul_ps(distance, distance), _mm256_set1_ps(-1.44269504f));
-    const __m256 tail = _mm256_mul_ps(_mm256_mul_ps(_mm256_mul_ps(sum, near), power_of_two(power)), _mm256_set1_ps(0.5f));
+    const __m256 tail = _mm256_mul_ps(_mm256_mul_ps(_mm256_mul_ps(sum, near), power_of_two(power, 0)), _mm256_set1_ps(0.5f));
     const __m256 is_below = _mm256_cmp_ps(numbers, _mm256_setzero_ps(), _CMP_LT_OQ);
     return _mm256_mul_ps(numbers, _mm256_blendv_ps(_mm256_sub_ps(one, tail), tail, is_below));
 }
@@ -258,10 +259,11 @@ INLINE __m256 sum_each(const __m256 *of) {
 }
 
 INLINE float reduce(__m256 of, int is_max) {
-    float each[LANES], found = is_max ? -INFINITY : 0;
-    _mm256_storeu_ps(each, of);
-    for (int i = 0; i < LANES; i++) found = !is_max ? found + each[i] : each[i] > found ? each[i] : found;
-    return found;
+    const __m128 low = _mm256_castps256_ps128(of), high = _mm256_extractf128_ps(of, 1);
+    const __m128 four = is_max ? _mm_max_ps(low, high) : _mm_add_ps(low, high);
+    const __m128 rest = _mm_movehl_ps(four, four), two = is_max ? _mm_max_ps(four, rest) : _mm_add_ps(four, rest);
+    const __m128 last = _mm_movehdup_ps(two);
+    return _mm_cvtss_f32(is_max ? _mm_max_ss(two, last) : _mm_add_ss(two, last));
 }
 
 #define ASKED 4 /* queries that read a value together */
@@ -289,7 +291,7 @@ INLINE float score_keys(float *scores, const char *query, const char *key, long 
         else memset(seen, 1, some);
         const __m256i wide = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)seen));
         const __m256 is_hidden = _mm256_castsi256_ps(_mm256_cmpeq_epi32(wide, _mm256_setzero_si256()));
-        const __m256 all = _mm256_mul_ps(sum_each(sums), _mm256_set1_ps(scale * 1.44269504f));
+        const __m256 all = _mm256_mul_ps(sum_each(sums), _mm256_set1_ps(scale * LOG2E));
         const __m256 found = _mm256_blendv_ps(all, hidden, is_hidden);
         _mm256_storeu_ps(scores + at, found);
         most = _mm256_max_ps(most, found);
@@ -305,7 +307,7 @@ INLINE void mean_values(char *const *found, float *scores, long room, const floa
         __m256 total = _mm256_setzero_ps();
         const __m256 most = _mm256_set1_ps(top[i] == -INFINITY ? 0 : top[i]);
         for (long at = 0; at < keys; at += LANES) {
-            const __m256 weights = power_of_two(_mm256_sub_ps(_mm256_loadu_ps(scores + i * room + at), most));
+            const __m256 weights = power_of_two(_mm256_sub_ps(_mm256_loadu_ps(scores + i * room + at), most), 0);
             _mm256_storeu_ps(scores + i * room + at, weights);
             total = _mm256_add_ps(total, weights);
         }
@@ -334,3 +336,50 @@ INLINE void mean_values(char *const *found, float *scores, long room, const floa
 
 STEP(step_float32_32_avx2, 32, 0)
 STEP(step_float32_64_avx2, 64, 0)
+
+#define KEYS 32    /* at a time: 8 KiB of them, and as much of values, stay in the first cache */
+#define TOGETHER 2 /* vectors of a product: 6 x 2 sums stay in registers */
+
+typedef __m256 vector;
+
+INLINE vector spread(float number) { return _mm256_set1_ps(number); }
+
+INLINE vector larger(vector one, vector other) { return _mm256_max_ps(one, other); }
+
+INLINE vector multiply_add(vector one, vector other, vector sum) { return _mm256_fmadd_ps(one, other, sum); }
+
+INLINE float largest_of(vector numbers) { return reduce(numbers, 1); }
+
+INLINE float sum_of(vector numbers) { return reduce(numbers, 0); }
+
+INLINE int any_above(vector numbers, float bound) {
+    return _mm256_movemask_ps(_mm256_cmp_ps(numbers, _mm256_set1_ps(bound), _CMP_GT_OQ)) != 0;
+}
+
+/* Of numbers from `place` on, those from `first` to `last`, and another one instead of the rest. */
+INLINE vector between(vector numbers, int place, int first, int last, float other) {
+    const __m256i places = _mm256_add_epi32(_mm256_set1_epi32(place), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+    const __m256i outside = _mm256_or_si256(_mm256_cmpgt_epi32(_mm256_set1_epi32(first), places),
+                                            _mm256_cmpgt_epi32(places, _mm256_set1_epi32(last)));
+    return _mm256_blendv_ps(numbers, _mm256_set1_ps(other), _mm256_castsi256_ps(outside));
+}
+
+/* Add the products of a number and of many. */
+INLINE vector add_products(vector sum, uint32_t one, vector many, int half_precision) {
+    float number;
+    memcpy(&number, &one, 4);
+    return _mm256_fmadd_ps(_mm256_set1_ps(number), many, sum);
+}
+
+INLINE void put_weights(uint32_t *to, const vector *weights, int half_precision) {
+    for (int j = 0; j < KEYS / LANES; j++) _mm256_store_ps((float *)to + LANES * j, weights[j]);
+}
+
+INLINE void put(char *row, int j, vector numbers, int half_precision) {
+    _mm256_storeu_ps((float *)row + LANES * j, numbers);
+}
+
+#include "attend.h"
+
+ATTEND(attend_float32_32_avx2, 32, 0)
+ATTEND(attend_float32_64_avx2, 64, 0)

@@ -3,9 +3,9 @@
 Source: Pang et al., "Long Document Summarization with Top-down and Bottom-up Inference", section 2.1, appendix B.1. A
 block of neighbouring queries shares its keys, and a mask cuts the band out of it. On the CPU the blocks are views;
 forward and backward call torch's flash kernel on them in float32, and batched matrix products in other types and with
-dropout; with AMX, the forward calls the flash kernel in bfloat16 too. With AVX-512 a compiled kernel of our own takes
-the place of both in the forward. On a GPU, in half precision and without dropout, torch's flash kernel for documents
-of several lengths takes the window itself; padding is left out of what it sees.
+dropout; with AMX, the forward calls the flash kernel in bfloat16 too. With AVX-512, and in float32 with AVX2, a
+compiled kernel of our own takes the place of both in the forward. On a GPU, in half precision and without dropout,
+torch's flash kernel for documents of several lengths takes the window itself; padding is left out of what it sees.
 
 Axes in shape comments: batch, heads, tokens, head_dim, blocks (of queries), keys (that a block of queries can see),
 packed (tokens of all documents, without padding).

@@ -21,10 +21,10 @@ from tests.conftest import ROOT
 
 
 NAMES = [
-    f"{what}_{dtype}_{head_dim}"
+    f"{what}_{kind}"
     for what in ("attend", "step")
-    for dtype in ("float32", "bfloat16")
     for head_dim in kernel.HEAD_DIMS
+    for kind in (f"float32_{head_dim}", f"bfloat16_{head_dim}", f"float32_{head_dim}_avx2")
 ]
 HAS_AVX512 = all(map(cpu_has, kernel.INSTRUCTIONS))
 of_linux = pytest.mark.skipif(
@@ -35,10 +35,12 @@ needs_avx512_bf16 = pytest.mark.skipif(
 )
 needs_avx512 = pytest.mark.skipif(not HAS_AVX512, reason="needs a CPU with AVX-512")
 needs_avx2 = pytest.mark.skipif(not all(map(cpu_has, compiled_kernels.AVX2)), reason="needs a CPU with AVX2")
+# What is put aside, so that the kernel is that of these instructions.
+WITH_AVX512, WITH_AVX2 = pytest.param(None, marks=needs_avx512), pytest.param("avx512_f", marks=needs_avx2)
 
 
-@pytest.fixture
-def calls(compiled, monkeypatch):
+@pytest.fixture(params=[WITH_AVX512, WITH_AVX2], ids=["avx512", "avx2"])
+def calls(request, compiled, monkeypatch):
     """How often the kernel was asked; AMX, which is faster, is put aside."""
     found = []
 
@@ -48,7 +50,7 @@ def calls(compiled, monkeypatch):
 
     monkeypatch.setattr(kernel, "kernels", lambda: compiled)
     monkeypatch.setattr(module, "attend_with_kernel", attend)
-    monkeypatch.setattr(kernel, "cpu_has", lambda name: name != "amx_bf16" and cpu_has(name))
+    monkeypatch.setattr(kernel, "cpu_has", lambda name: name not in ("amx_bf16", request.param) and cpu_has(name))
     return found
 
 
@@ -68,13 +70,12 @@ def densely(query, key, value, window, exists, scale=None):
     return scores.masked_fill(~seen, -torch.inf).softmax(dim=-1) @ value
 
 
-@needs_avx512
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 5e-6), (torch.bfloat16, 1e-2)])
 @pytest.mark.parametrize("head_dim", kernel.HEAD_DIMS)
 @pytest.mark.parametrize("window", [2, 62, 128, 1024])
 @pytest.mark.parametrize("tokens", [1, 7, 64, 301, 700])
 def test_exact_forwards_and_backwards(calls, tokens, window, head_dim, dtype, tolerance):
-    if dtype == torch.bfloat16 and not cpu_has("avx512_bf16"):
+    if dtype == torch.bfloat16 and not all(map(kernel.cpu_has, ("avx512_f", "avx512_bf16"))):
         pytest.skip("needs a CPU with AVX512-BF16")
     states = states_of(tokens, dtype, head_dim=head_dim)
     exact = [of.detach().double().requires_grad_() for of in states]
@@ -95,7 +96,6 @@ def test_exact_forwards_and_backwards(calls, tokens, window, head_dim, dtype, to
     assert bool(calls) == (dtype == torch.bfloat16 or tokens - tokens // 4 > window // 2 + 1)
 
 
-@needs_avx512
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
 def test_the_default_type_does_not_matter(calls, dtype):
     found = []
@@ -110,7 +110,6 @@ def test_the_default_type_does_not_matter(calls, dtype):
     assert len(calls) == 2
 
 
-@needs_avx512
 def test_documents_lie_anywhere_in_memory(calls):
     """One of a batch is empty; states are parts of larger ones, with strides of their own; windows are of any size."""
     generator = torch.Generator().manual_seed(0)
@@ -126,7 +125,6 @@ def test_documents_lie_anywhere_in_memory(calls):
     assert len(calls) == 1
 
 
-@needs_avx512
 def test_how_a_document_is_cut_changes_no_bit(calls, monkeypatch):
     states = [of.detach() for of in states_of(3000, torch.float32, heads=3, batch=1)]
     found = []
@@ -139,7 +137,6 @@ def test_how_a_document_is_cut_changes_no_bit(calls, monkeypatch):
     assert len(calls) == 3
 
 
-@needs_avx512
 @pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
 def test_a_fork_has_threads_of_its_own(calls, monkeypatch):
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
@@ -172,7 +169,6 @@ def test_calls_are_made_once_each_and_their_errors_are_raised(monkeypatch, openm
     assert sorted(made) == [0, 1, 2]
 
 
-@needs_avx512
 def test_when_the_interpreter_ends_no_threads_are_begun(calls, monkeypatch):
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     states = [of.detach() for of in states_of(300, torch.float32)]
@@ -196,7 +192,6 @@ class Recorder(TorchDispatchMode):
         return function(*args, **(kwargs or {}))
 
 
-@needs_avx512
 def test_who_watches_torchs_operations_sees_them(calls):
     query, key, value = (of.detach() for of in states_of(300, torch.float32))
     with Recorder() as recorder:
@@ -205,21 +200,17 @@ def test_who_watches_torchs_operations_sees_them(calls):
     assert not calls
 
 
-@needs_avx512
 @pytest.mark.parametrize(("threads", "size"), [(1, 1250), (3, 417), (100, kernel.FEWEST_QUERIES)])
 def test_long_documents_are_read_in_pieces_by_all_threads(calls, monkeypatch, threads, size):
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
-    asked = []
-    attend = kernel.kernels().attend_float32_64
-
-    class Counted:
-        @staticmethod
-        def attend_float32_64(*arguments):
-            asked.append([number.value for number in arguments[6:10]])
-            return attend(*arguments)
-
-    monkeypatch.setattr(kernel, "kernels", lambda: Counted)
     states = [of.detach() for of in states_of(5000, torch.float32, heads=1, batch=1)]
+    asked, attend = [], kernel._kernel(states[0])
+
+    def counted(*arguments):
+        asked.append([number.value for number in arguments[6:10]])
+        return attend(*arguments)
+
+    monkeypatch.setattr(kernel, "kernels", lambda: SimpleNamespace(**dict.fromkeys(NAMES, counted)))
     found = local_attention(*states, 200)
     assert sorted(asked) == [[5000, first, min(first + size, 5000), 100] for first in range(0, 5000, size)]
     for first in (0, 2 * size - 150, 4700):
@@ -251,7 +242,6 @@ def calls_of(name, **without):
     return calls
 
 
-WITH_AVX512, WITH_AVX2 = pytest.param(None, marks=needs_avx512), pytest.param("avx512_f", marks=needs_avx2)
 bodies_calls = calls_of("attend_with_kernel", avx512="amx_bf16")
 steps = calls_of("attend_step", avx512=WITH_AVX512, avx2=WITH_AVX2)
 
@@ -378,8 +368,7 @@ def test_steps_of_torch_for_all_else(steps, monkeypatch):
         attend(causal, states[0][:, :, :1], *states[1:], None)
     assert len(steps) == 2
 
-    full = SimpleNamespace(step_float32_64=lambda *_: 1, step_float32_64_avx2=lambda *_: 1)
-    monkeypatch.setattr(kernel, "kernels", lambda: full)
+    monkeypatch.setattr(kernel, "kernels", lambda: SimpleNamespace(**dict.fromkeys(NAMES, lambda *_: 1)))
     with torch.no_grad(), pytest.raises(MemoryError, match="no memory for the scores of 12 keys"):
         attend(Attention(), *states, None)
 
@@ -399,7 +388,6 @@ def test_exported_programs_take_all_lengths():
         torch.testing.assert_close(program(*states), Body()(*states))
 
 
-@needs_avx512
 def test_what_is_not_seen_does_not_matter(calls):
     query, key, value = (of.detach() for of in states_of(300, torch.float32, batch=1))
     before = local_attention(query, key, value, 64)
@@ -410,7 +398,6 @@ def test_what_is_not_seen_does_not_matter(calls):
     assert len(calls) == 2
 
 
-@needs_avx512
 @pytest.mark.parametrize("largest", [1e2, 1e17])
 def test_large_scores_do_not_overflow(calls, largest):
     query, key, value = (of.detach() for of in states_of(300, torch.float32, batch=1))
@@ -444,15 +431,19 @@ def test_other_states_take_other_ways(monkeypatch):
     monkeypatch.setattr(kernel, "cpu_has", lambda name: name in kernel.INSTRUCTIONS)
     assert kernel.kernel_takes(right, right, right)
     assert not kernel.kernel_takes(*[right.bfloat16()] * 3)
-    for some in (("avx512_f",), ("avx2",), compiled_kernels.AVX2):
+    for some in (("avx512_f",), ("avx2",)):
         monkeypatch.setattr(kernel, "cpu_has", lambda name, some=some: name in some)
         assert not kernel.kernel_takes(right, right, right)
-    monkeypatch.setattr(kernel, "kernels", lambda: SimpleNamespace(step_float32_64_avx2=True))
-    assert kernel.kernel_takes(right, right, right, what="step")  # the one thing that AVX2 has a kernel for
-    assert not kernel.kernel_takes(*[right.bfloat16()] * 3, what="step")
+    monkeypatch.setattr(kernel, "cpu_has", lambda name: name in compiled_kernels.AVX2)
+    for what in ("attend", "step"):
+        assert kernel.kernel_takes(right, right, right, what=what)
+        assert not kernel.kernel_takes(*[right.bfloat16()] * 3, what=what)
+    monkeypatch.setattr(kernel, "kernels", lambda: SimpleNamespace(step_float32_64_avx2=True))  # an older file's
+    assert kernel.kernel_takes(right, right, right, what="step")
+    assert not kernel.kernel_takes(right, right, right)
 
 
-@needs_avx512
+@pytest.mark.parametrize("calls", [WITH_AVX512], indirect=True)
 def test_with_amx_bfloat16_takes_torchs_kernel(calls, monkeypatch):
     monkeypatch.setattr(kernel, "cpu_has", lambda name: True)
     states = states_of(300, torch.bfloat16)
@@ -471,14 +462,8 @@ def test_a_file_that_is_no_library_is_done_without(tmp_path, monkeypatch):
         compiled_kernels.kernels.cache_clear()
 
 
-@needs_avx512
 def test_no_memory_is_said(calls, monkeypatch):
-    class Full:
-        @staticmethod
-        def attend_float32_64(*arguments):
-            return 1
-
-    monkeypatch.setattr(kernel, "kernels", Full)
+    monkeypatch.setattr(kernel, "kernels", lambda: SimpleNamespace(**dict.fromkeys(NAMES, lambda *_: 1)))
     with pytest.raises(MemoryError, match="no memory for the keys of 300 tokens"):
         local_attention(*states_of(300, torch.float32, heads=8), 64)
 
