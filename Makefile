@@ -57,7 +57,7 @@ help: ## Show this list
 	@echo "  SLOW           which of the slow tests to run: 2/5 for the second fifth of them"
 	@echo "  DEMO_ARGS, BENCH_ARGS, PYTEST_ARGS   arguments handed on to the command"
 
-demo: install-demo ## Summaries by mini, what they rest on, fine-tuning on real papers, scores (6 to 9 minutes)
+demo: install-demo ## Summaries by mini, what they rest on, fine-tuning on real papers, scores (6 minutes)
 	$(BIN)/python examples/demo.py $(DEMO_ARGS)
 
 test: $(if $(FAMILY),install,check) ## Every check and every test; with FAMILY=hat_bart the fast tests of one family
