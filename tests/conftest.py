@@ -66,7 +66,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out the slow tests of other parts. Neighbours, which take about as long, are in different ones."""
-    first, parts = map(int, config.getoption("--slow-part").split("/"))
+    part = config.getoption("--slow-part")
+    first, _, parts = (int(number) if number.isdecimal() else 0 for number in part.partition("/"))
+    if not 1 <= first <= parts:
+        raise pytest.UsageError(f"--slow-part {part}: give it as I/N, with I from 1 to N, such as 2/5")
     slow = [item for item in items if item.get_closest_marker("slow")]
     left_out = set(slow).difference(slow[first - 1 :: parts])
     config.hook.pytest_deselected(items=list(left_out))

@@ -336,6 +336,12 @@ def test_each_slow_test_is_in_one_part_of_them(parts):
     assert Counter(run) == Counter([*slow, *[fast] * parts])
 
 
+@pytest.mark.parametrize("part", ["6/5", "0/5", "2", "two/5", "2/-5"])
+def test_a_part_of_the_slow_tests_that_there_is_not(part):
+    with pytest.raises(pytest.UsageError, match=rf"--slow-part {part}: give it as I/N"):
+        pytest_collection_modifyitems(Mock(getoption={"--slow-part": part}.get), [])
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("page", [page for page in PAGES if code_blocks(page, "python") and page not in OTHERS])
 def test_python_of_page_runs_as_written(user_folder, page):
