@@ -19,8 +19,8 @@ bits, two neighbours at once. In memory weights keep 8 bits: that is what few ro
 #define HIGH 6   /* many rows that are multiplied together */
 #define PANEL 16 /* and outputs: 12 sums stay in registers */
 #define SIDE 64  /* outputs, and inputs, that pipelines/int8_kernel.py lays out together */
-#define LOG2E 1.44269504f
 #define CACHED (1 << 16) /* numbers of rows that are multiplied before the next */
+#define LOG2E 1.44269504f
 
 typedef uint16_t bfloat16;
 typedef int16_t number; /* of a row */
@@ -222,7 +222,7 @@ INLINE __m256 gelu(__m256 numbers) {
     const float series[] = {-1.453152027f, 1.421413741f, -0.284496736f, 0.254829592f};
     __m256 sum = _mm256_set1_ps(1.061405429f);
     for (int i = 0; i < 4; i++) sum = _mm256_fmadd_ps(sum, near, _mm256_set1_ps(series[i]));
-    const __m256 power = _mm256_mul_ps(_mm256_mul_ps(distance, distance), _mm256_set1_ps(-1.44269504f));
+    const __m256 power = _mm256_mul_ps(_mm256_mul_ps(distance, distance), _mm256_set1_ps(-LOG2E));
     const __m256 tail = _mm256_mul_ps(_mm256_mul_ps(_mm256_mul_ps(sum, near), power_of_two(power, 0)), _mm256_set1_ps(0.5f));
     const __m256 is_below = _mm256_cmp_ps(numbers, _mm256_setzero_ps(), _CMP_LT_OQ);
     return _mm256_mul_ps(numbers, _mm256_blendv_ps(_mm256_sub_ps(one, tail), tail, is_below));
