@@ -153,3 +153,11 @@ STEP(step_bfloat16_32, 32, 1)
 STEP(step_bfloat16_64, 64, 1)
 STEP(step_float32_32, 32, 0)
 STEP(step_float32_64, 64, 0)
+
+#define LINEAR linear_float32
+#include "linear.h"
+
+#define NORM norm_float32
+#define DECODER_LAYER decoder_layer
+#define STEP_OF(HEAD_DIM) step_float32_##HEAD_DIM
+#include "decoder_layer.h"

@@ -21,11 +21,11 @@ LEAST_OF_THREAD = 2**19  # numbers of keys that it is worth waking a thread for
 
 def _kernel(query: torch.Tensor, what: str = "attend") -> Callable[..., int] | None:
     """The one for a type and a head_dim, unless the file is an older one, without it."""
-    name = f"{what}_{str(query.dtype).removeprefix('torch.')}_{query.shape[-1]}{_variant(query.dtype) or ''}"
+    name = f"{what}_{str(query.dtype).removeprefix('torch.')}_{query.shape[-1]}{variant_of(query.dtype) or ''}"
     return getattr(kernels(), name, None)
 
 
-def _variant(dtype: torch.dtype) -> str | None:
+def variant_of(dtype: torch.dtype) -> str | None:
     """What the name of a kernel for a type ends in that this CPU runs, if it runs any."""
     needed = {torch.float32: INSTRUCTIONS, torch.bfloat16: (*INSTRUCTIONS, "avx512_bf16")}.get(dtype)
     if needed is not None and all(map(cpu_has, needed)):
@@ -41,7 +41,7 @@ def kernel_takes(*states: torch.Tensor, what: str = "attend") -> bool:
             return False
     return (
         query.shape[-1] in HEAD_DIMS
-        and _variant(query.dtype) is not None
+        and variant_of(query.dtype) is not None
         and (what == "step" or query.dtype != torch.bfloat16 or not cpu_has("amx_bf16"))
         and _kernel(query, what) is not None
         and not is_watched()
@@ -106,7 +106,7 @@ def attend_with_kernel(
     normalizer = query.new_empty(batch, heads, tokens, dtype=torch.float32)
     states = query, key, value, attended, normalizer
     attend: Any = _kernel(query)
-    places = [(of.data_ptr(), *_bytes_between(of)) for of in states]  # of the first number, and what is between others
+    places = [(of.data_ptr(), *bytes_between(of)) for of in states]  # of the first number, and what is between others
     strides = (ctypes.c_long * 4)(*(of_token for *_, of_token in places[:4]))
     pieces = -(-CALLS * torch.get_num_threads() // max(1, batch * heads))  # of a head's document
 
@@ -149,7 +149,7 @@ def attend_step(
         states.append(mask.expand(batch, heads, queries, keys))
     step: Any = _kernel(query, "step")
     pointers = [ctypes.c_void_p(of.data_ptr()) for of in states] + [ctypes.c_void_p()] * (mask is None)
-    strides = (ctypes.c_long * 15)(*[stride for of in states for stride in _bytes_between(of)])
+    strides = (ctypes.c_long * 15)(*[stride for of in states for stride in bytes_between(of)])
     pieces = max(1, min(torch.get_num_threads(), pairs, key.numel() // LEAST_OF_THREAD))
 
     def run(part: tuple[int, int], held: Any = states) -> None:
@@ -162,7 +162,7 @@ def attend_step(
     return attended
 
 
-def _bytes_between(states: torch.Tensor) -> tuple[int, ...]:
+def bytes_between(states: torch.Tensor) -> tuple[int, ...]:
     """How many bytes further the next document, head and token are."""
     size, (of_document, of_head, of_token, *_) = states.element_size(), states.stride()
     return size * of_document, size * of_head, size * of_token

@@ -383,3 +383,11 @@ INLINE void put(char *row, int j, vector numbers, int half_precision) {
 
 ATTEND(attend_float32_32_avx2, 32, 0)
 ATTEND(attend_float32_64_avx2, 64, 0)
+
+#define LINEAR linear_float32_avx2
+#include "linear.h"
+
+#define NORM norm_float32_avx2
+#define DECODER_LAYER decoder_layer_avx2
+#define STEP_OF(HEAD_DIM) step_float32_##HEAD_DIM##_avx2
+#include "decoder_layer.h"

@@ -32,6 +32,7 @@ from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 from .attention_kernel import attend_step, attend_with_kernel, kernel_is_fast, step_is_fast
 from .attention_products import attend_by_products, made_again, products_are_fast
 from .config_checks import end_ids
+from .decoder_kernel import add_and_norm, multiply
 from .input_checks import check_decoded, check_target, refuse_flash_mask
 
 
@@ -400,10 +401,10 @@ class BodyAttention(BartAttention):
         """Attend: (batch, queries, d_model), and weights, if the implementation gives them."""
         is_own = key_value_states is None
         shape = (*hidden_states.shape[:-1], -1, self.head_dim)
-        query = self.q_proj(hidden_states).view(shape).transpose(1, 2)
+        query = multiply(self.q_proj, hidden_states).view(shape).transpose(1, 2)
         key, value = keys_and_values(self, hidden_states if is_own else key_value_states, cache, is_own)
         attended, weights = attend(self, query, key, value, attention_mask, **kwargs)
-        return self.out_proj(attended.flatten(2)), weights
+        return multiply(self.out_proj, attended.flatten(2)), weights
 
 
 class BodyEncoderLayer(BartEncoderLayer):
@@ -460,15 +461,14 @@ def _in_parts(run: Callable[..., torch.Tensor], *each: torch.Tensor) -> torch.Te
 
 def before(layer: Any, norm: nn.LayerNorm, hidden_states: torch.Tensor) -> torch.Tensor:
     """Norm what a layer reads, where norms stand before."""
-    return norm(hidden_states) if layer.normalize_before else hidden_states
+    return add_and_norm(norm, hidden_states) if layer.normalize_before else hidden_states
 
 
 def after(layer: Any, norm: nn.LayerNorm, residual: torch.Tensor, update: torch.Tensor) -> torch.Tensor:
     """Add to the stream, and norm it, where norms stand behind."""
     if layer.training:
         update = nn.functional.dropout(update, p=layer.dropout)
-    hidden_states = residual + update
-    return hidden_states if layer.normalize_before else norm(hidden_states)
+    return residual + update if layer.normalize_before else add_and_norm(norm, residual, update)
 
 
 def feed_forward(layer: Any, inputs: torch.Tensor) -> torch.Tensor:
@@ -481,8 +481,11 @@ def feed_forward(layer: Any, inputs: torch.Tensor) -> torch.Tensor:
         expanded = layer.activation_fn(expanded)
         return nn.functional.dropout(expanded, p=layer.activation_dropout, training=drops)
 
+    expanded = multiply(layer.fc1, inputs)
+    if not torch.is_grad_enabled():
+        return multiply(layer.fc2, activated(expanded))
     has_weights = any(True for _ in layer.activation_fn.parameters())
-    return made_again(activated, layer.fc1(inputs), layer.fc2, is_pure=not (drops or has_weights))
+    return made_again(activated, expanded, layer.fc2, is_pure=not (drops or has_weights))
 
 
 def keys_and_values(
@@ -495,7 +498,7 @@ def keys_and_values(
         if not is_own and cache.is_updated.get(layer_idx):
             return stored.layers[layer_idx].keys, stored.layers[layer_idx].values
     shape = (*states.shape[:-1], -1, attention.head_dim)
-    key, value = (part(states).view(shape).transpose(1, 2) for part in (attention.k_proj, attention.v_proj))
+    key, value = (multiply(part, states).view(shape).transpose(1, 2) for part in (attention.k_proj, attention.v_proj))
     if stored is not None:
         key, value = stored.update(key, value, layer_idx)
         if is_pair and not is_own:

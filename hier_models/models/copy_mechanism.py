@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.compiler import is_compiling
 from torch.nn.attention.flex_attention import BlockMask
-from transformers.cache_utils import Cache
+from transformers.cache_utils import Cache, EncoderDecoderCache
 from transformers.configuration_utils import PreTrainedConfig
 from transformers.models.bart.modeling_bart import BartAttention, BartDecoderLayer
 from transformers.processing_utils import Unpack
@@ -27,6 +27,7 @@ from .bart_body import (
     keys_and_values,
     recorded,
 )
+from .decoder_kernel import Attended, decoder_step, multiply
 from .losses import parts
 from .model_outputs import CopyDecoderOutput
 
@@ -49,10 +50,10 @@ class CopyAttention(BartAttention):
     ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor]:
         """Attend."""
         shape = (*hidden_states.shape[:-1], -1, self.head_dim)
-        query = self.q_proj(hidden_states).view(shape).transpose(1, 2)  # (batch, heads, target, head_dim)
+        query = multiply(self.q_proj, hidden_states).view(shape).transpose(1, 2)  # (batch, heads, target, head_dim)
         key, value = keys_and_values(self, key_value_states, cache)
         attended, weights = attend(self, query, key, value, attention_mask, **kwargs)
-        attended = self.out_proj(attended.reshape(*shape[:-2], -1))
+        attended = multiply(self.out_proj, attended.reshape(*shape[:-2], -1))
         return attended, weights, self._copy_attention(query[:, self.copy_head], key[:, self.copy_head], source_mask)
 
     def _copy_attention(
@@ -94,6 +95,13 @@ class CopyDecoderLayer(BartDecoderLayer):
         **kwargs: Unpack[TransformersKwargs],
     ) -> torch.Tensor | tuple[torch.Tensor, ...]:
         """Update target tokens by those before them, by the source and its sentences, then each by itself."""
+        if type(cache) is EncoderDecoderCache and not kwargs and not is_compiling() and hidden_states.shape[1] == 1:
+            masks = attention_mask, encoder_attention_mask, hierarchical_attention_mask
+            attentions = self._attended(*masks, source_mask)
+            are_usual = all(type(of.attention) in (BodyAttention, CopyAttention) for of in attentions)
+            found = decoder_step(self, attentions, hidden_states, cache) if are_usual else None
+            if found is not None:
+                return found if self.copies else found[0]
         attention, norm = self.self_attn, self.self_attn_layer_norm
         hidden_states, *_ = self.attend(attention, norm, hidden_states, attention_mask, cache=cache, **kwargs)
         copied: list[torch.Tensor] = []  # (batch, target, source)
@@ -114,6 +122,18 @@ class CopyDecoderLayer(BartDecoderLayer):
         norm = self.final_layer_norm
         hidden_states = after(self, norm, hidden_states, feed_forward(self, before(self, norm, hidden_states)))
         return (hidden_states, *copied) if copied else hidden_states
+
+    def _attended(self, mask: Any, source_mask: Any, upper_mask: Any, may_be_copied: Any) -> list[Attended]:
+        """Its attentions, in their order."""
+        found = [
+            Attended(self.self_attn, self.self_attn_layer_norm, mask),
+            Attended(
+                self.encoder_attn, self.encoder_attn_layer_norm, source_mask, may_be_copied if self.copies else None
+            ),
+        ]
+        if self.has_hierarchy:
+            found.append(Attended(self.hierarchical_attn, self.hierarchical_attn_layer_norm, upper_mask))
+        return found
 
     def attend(
         self, attention: nn.Module, norm: nn.LayerNorm, hidden_states: torch.Tensor, mask: Any, **kwargs: Any

@@ -47,15 +47,26 @@ class GrowingLayer(DynamicLayer):
             return super().update(key_states, value_states, *args, **kwargs)
         end = begin + key_states.shape[-2]
         if not self._in_rooms() or self.written[0] != begin or self.rooms[0].shape[-2] < end:
-            room = -(-end // ROOM) * ROOM
-            self.rooms = [states.new_empty((*states.shape[:2], room, states.shape[-1])) for states in new]
-            self.written, self.origins = [begin], torch.empty(len(key_states), 0, dtype=torch.int64)
-            for larger, states in zip(self.rooms, old, strict=False):
-                larger[:, :, :begin] = states
+            self._enlarge(begin, end, new, old)
         for larger, states in zip(self.rooms, new, strict=True):
             larger[:, :, begin:end] = states
-        self._hold(end)
+        self.hold(end)
         return self.keys, self.values  # type: ignore[return-value]
+
+    def make_room(self, tokens: int) -> list[torch.Tensor] | None:
+        """Rooms of keys and of values, with place for some more tokens; None if nobody may write there."""
+        if not self._in_rooms():
+            return None
+        begin = self.get_seq_length()
+        if self.written[0] != begin or self.rooms[0].shape[-2] < begin + tokens:
+            own: list[Any] = [self.keys, self.values]
+            self._enlarge(begin, begin + tokens, own, own)
+        return self.rooms
+
+    def hold(self, tokens: int) -> None:
+        """Have so many tokens of the rooms as keys and values."""
+        self.keys, self.values = (room[:, :, :tokens] for room in self.rooms)
+        self.written[0] = tokens
 
     def reorder_cache(self, beam_idx: torch.LongTensor) -> None:
         """Give each beam what the beam has written that it goes on from, with the room behind it.
@@ -71,7 +82,7 @@ class GrowingLayer(DynamicLayer):
         begin = self._first_moved(sources, end)
         if begin is None:
             self.rooms, self.written = [room.index_select(0, sources) for room in self.rooms], [end]
-            self._hold(end)
+            self.hold(end)
         else:
             for room in self.rooms:
                 _move(room, sources, begin, end)
@@ -100,9 +111,13 @@ class GrowingLayer(DynamicLayer):
         differs = self.origins != before
         return torch.where(differs.any(dim=1), differs.int().argmax(dim=1), end)
 
-    def _hold(self, tokens: int) -> None:
-        self.keys, self.values = (room[:, :, :tokens] for room in self.rooms)
-        self.written[0] = tokens
+    def _enlarge(self, begin: int, end: int, like: list[torch.Tensor], old: list[Any]) -> None:
+        """Copy what is there into rooms that have place up to `end`."""
+        room = -(-end // ROOM) * ROOM
+        self.rooms = [states.new_empty((*states.shape[:2], room, states.shape[-1])) for states in like]
+        self.written, self.origins = [begin], torch.empty(len(like[0]), 0, dtype=torch.int64)
+        for larger, states in zip(self.rooms, old, strict=False):
+            larger[:, :, :begin] = states
 
     def _in_rooms(self) -> bool:
         """Whether keys and values are still the beginning of the rooms, which may be written to."""

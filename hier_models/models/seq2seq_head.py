@@ -17,6 +17,7 @@ from transformers.utils.deprecation import deprecate_kwarg
 
 from .bart_body import with_rows
 from .copy_mechanism import CLOSED, CopyGate, mix_log_probabilities
+from .decoder_kernel import multiply
 from .growing_cache import let_grow
 from .input_checks import check_labels
 from .losses import token_loss
@@ -133,7 +134,7 @@ class Seq2SeqHead(WritesTargets, nn.Module):
     ) -> dict[str, Any]:
         """Turn the decoder's states into logits, and a loss if there are labels."""
         hidden_states = outputs["last_hidden_state"]
-        logits = self.lm_head(hidden_states)  # (batch, target, vocab_size)
+        logits = multiply(self.lm_head, hidden_states)  # (batch, target, vocab_size)
         logits = logits + self.final_logits_bias.to(logits.device, logits.dtype)
         gate, copy_attentions = None, outputs.get("copy_attentions")
         if getattr(self.config, "use_copy", False):

@@ -35,10 +35,12 @@ def flash_attention_backward(
 
 
 def is_watched() -> bool:
-    """Whether something records or counts torch's operations, and would miss what is none of them."""
+    """Whether something records or counts torch's operations or modules, and would miss what is none of them."""
+    is_hooked = getattr(torch.nn.modules.module, "_has_any_global_hook", lambda: False)
     in_mode = getattr(_python_dispatch, "is_in_torch_dispatch_mode", lambda: False)
     transforms = getattr(getattr(torch._C, "_functorch", None), "peek_interpreter_stack", lambda: None)
-    return torch.jit.is_tracing() or in_mode() or transforms() is not None  # type: ignore[attr-defined, no-any-return]
+    watches = torch.jit.is_tracing() or in_mode() or is_hooked()  # type: ignore[attr-defined, no-untyped-call]
+    return watches or transforms() is not None
 
 
 @functools.cache

@@ -16,6 +16,7 @@ from torch import nn
 
 from ..models.attention_kernel import kernel_takes
 from ..models.attention_products import cpu_has
+from ..models.decoder_kernel import LINEARS, Other, Weights
 from ..models.kernels import AVX2, INSTRUCTIONS, kernels, run_parts
 from ..models.torch_kernels import is_watched, tries_well
 from .int8_hier import Int8Linear
@@ -130,17 +131,39 @@ def _agree(library: Any) -> bool:
 
 def _takes(layer: Int8Linear, states: torch.Tensor, found: torch.Tensor) -> bool:
     """Whether all numbers lie where, and are what, the kernels read; of a layer's own, looked at once."""
+    return (
+        _looked_at(layer) and type(states) is torch.Tensor and states.is_cpu and {states.dtype, found.dtype} <= WIDTHS
+    )
+
+
+def _looked_at(layer: Int8Linear) -> bool:
+    """Whether a layer's own numbers are what kernels read."""
     read = _own(layer)
     if layer.checked is None or any(map(operator.is_not, read, layer.checked)):
         layer.checked = *read, _are_as_made(*read)
     takes: bool = layer.checked[-1]
-    return takes and type(states) is torch.Tensor and states.is_cpu and {states.dtype, found.dtype} <= WIDTHS
+    return takes
 
 
 def _own(layer: Int8Linear) -> Any:
     """Weights, their sums and scales, and the bias, if there is one: attributes would take four times as long."""
     buffers = layer._buffers
     return buffers["weight"], buffers["weight_sum"], buffers["weight_scale"], layer._parameters.get("bias")
+
+
+def _weights_of(layer: Int8Linear) -> Weights | None:
+    """What a kernel of a whole layer reads."""
+    if layer.attends is not None or not _looked_at(layer):
+        return None
+    weight, sums, scales, bias = map(_pointer, _own(layer))
+    return Weights(weight, sums, scales, bias, layer.in_features, layer.out_features)
+
+
+def _few() -> tuple[Any, int]:
+    return find_kernels()[:2]
+
+
+LINEARS[Int8Linear] = Other(_weights_of, _few, operator.attrgetter("activation"))
 
 
 def _are_as_made(
