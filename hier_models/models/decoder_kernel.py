@@ -6,9 +6,10 @@ wanted; other layers, such as those of pipelines/int8_kernel.py, say in `LINEARS
 
 import ctypes
 import functools
+import weakref
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import nn
@@ -29,21 +30,13 @@ LEAST_OF_NORMS = 2**16  # numbers, likewise
 MOST_OF_LAYER = 2**21  # weights of its largest part, for which one thread is enough
 
 
-class Weights(NamedTuple):
-    """What a kernel reads of a linear layer, as addresses, and what it multiplies; of float32 the bias alone."""
-
-    weight: int | None
-    sums: int | None
-    scales: int | None
-    bias: int | None
-    inputs: int
-    outputs: int
+Held = tuple[dict[str, Any], str, Any]  # a dictionary of a module's, a name in it, and what it has there
 
 
 class Other(NamedTuple):
     """How kernels read a linear layer that is none of torch's."""
 
-    weights_of: Callable[[Any], Weights | None]
+    tensors_of: Callable[[Any], Sequence[Held] | None]  # weight, sums, scales and bias, if they are what they read
     kernels: Callable[[], tuple[Any, int]]  # its own functions, and how many rows they take
     activation_of: Callable[[Any], Any]
 
@@ -123,43 +116,36 @@ def _is_as_made(module: nn.Module) -> bool:
     return not (module._forward_hooks or module._forward_pre_hooks or "forward" in module.__dict__)
 
 
-def _weights_of(layer: nn.Module) -> Weights | None:
-    """What a kernel reads of a linear layer; None if it does not take it."""
-    if type(layer) is not nn.Linear:
-        return LINEARS[type(layer)].weights_of(layer) if type(layer) in LINEARS and _is_as_made(layer) else None
-    weight, bias = layer._parameters["weight"], layer._parameters["bias"]
-    if (
-        weight is None
-        or layer.in_features % WHOLE
-        or not all(_is_plain(tensor) and tensor.is_contiguous() for tensor in (weight, bias) if tensor is not None)
-        or not _is_as_made(layer)
-    ):
+def _tensors_of(layer: nn.Module) -> Sequence[Held] | None:
+    """What a kernel reads of a linear layer: weight, sums, scales and bias; None if it does not take it."""
+    if not _is_as_made(layer):
         return None
-    return Weights(weight.data_ptr(), None, None, _address(bias), layer.in_features, layer.out_features)
+    if type(layer) is not nn.Linear:
+        return LINEARS[type(layer)].tensors_of(layer) if type(layer) in LINEARS else None
+    own = layer._parameters
+    read = [tensor for tensor in (own["weight"], own["bias"]) if tensor is not None]
+    if not read or layer.in_features % WHOLE or not all(_is_plain(of) and of.is_contiguous() for of in read):
+        return None
+    return (own, "weight", own["weight"]), (own, "sums", None), (own, "scales", None), (own, "bias", own["bias"])
 
 
 def multiply(layer: nn.Module, states: torch.Tensor) -> torch.Tensor:
     """Ask a linear layer, (…, inputs) → (…, outputs): of few rows a kernel, which reads the weights faster."""
-    library = weights = None
+    library = None
     if not torch.compiler.is_compiling() and type(layer) is nn.Linear:  # a traced program must not depend on sizes
         is_few = 0 < states.numel() <= MOST_ROWS * layer.in_features and states.shape[-1] == layer.in_features
         library = _kernels(states) if is_few else None
-        weights = None if library is None else _weights_of(layer)
-    if library is None or weights is None:
+    if library is None or _tensors_of(layer) is None:
         found: torch.Tensor = layer(states)
         return found
-    rows = states.contiguous()
-    found = states.new_empty((*states.shape[:-1], weights.outputs))
-    count = states.numel() // weights.inputs
+    rows, inputs, outputs = states.contiguous(), cast(int, layer.in_features), cast(int, layer.out_features)
+    found = states.new_empty((*states.shape[:-1], outputs))
 
-    def run(part: tuple[int, int], held: Any = (layer.weight, layer.bias, rows, found)) -> None:
+    def run(part: tuple[int, int], held: Any = (rows, layer.weight, layer.bias, found)) -> None:
         # What is `held` stays in memory as long as a thread writes into it, also after an interrupt.
-        given = (rows.data_ptr(), weights.weight, weights.bias, found.data_ptr())
-        library.linear_float32(*given, count, weights.inputs, weights.outputs, *part)
+        library.linear_float32(*map(_address, held), states.numel() // inputs, inputs, outputs, *part)
 
-    run_parts(
-        run, weights.outputs, max(1, min(torch.get_num_threads(), weights.inputs * weights.outputs // LEAST_OF_THREAD))
-    )
+    run_parts(run, outputs, max(1, min(torch.get_num_threads(), inputs * outputs // LEAST_OF_THREAD)))
     return found
 
 
@@ -185,16 +171,12 @@ def add_and_norm(norm: nn.LayerNorm, states: torch.Tensor, update: torch.Tensor 
 
 
 def _norm_of(norm: nn.Module, width: int) -> Any:
-    parameters = norm._parameters.get("weight"), norm._parameters.get("bias")
-    if (
-        type(norm) is not nn.LayerNorm
-        or norm.normalized_shape != (width,)
-        or width % WHOLE
-        or not all(_is_plain(tensor) and tensor.is_contiguous() for tensor in parameters)  # type: ignore[union-attr]
-        or not _is_as_made(norm)
-    ):
+    """What a kernel reads of a norm; None if it does not take it."""
+    if type(norm) is not nn.LayerNorm or norm.normalized_shape != (width,) or width % WHOLE or not _is_as_made(norm):
         return None
-    return _Norm(*map(_address, parameters), norm.eps)
+    if not all(_is_plain(tensor) and tensor.is_contiguous() for tensor in (norm.weight, norm.bias)):
+        return None
+    return _Norm(_address(norm.weight), _address(norm.bias), norm.eps)
 
 
 class Attended(NamedTuple):
@@ -206,6 +188,80 @@ class Attended(NamedTuple):
     may_be_copied: torch.Tensor | None = None  # (documents, tokens)
 
 
+class _Plan:
+    """What the kernel reads of a layer in each step alike, and what must still be so for that."""
+
+    def __init__(self, layer: Any, attentions: Sequence[Attended], library: Any) -> None:
+        self.step, self.rows, self.takes = _Step(), MOST_ROWS, True
+        self.held: list[Held] = []
+        self.modules: list[nn.Module] = []
+        self.int8: Any = None
+        attention = attentions[0].attention
+        self.width, self.heads = attention.embed_dim, attention.num_heads
+        other, activation = LINEARS.get(type(layer.fc1)), layer.activation_fn
+        self.held.append((layer._modules, "activation_fn", activation))
+        if other is not None:
+            self.int8, self.rows = other.kernels()
+            activation = other.activation_of(layer.fc1) if type(activation) is nn.Identity else activation
+            self.held.append((layer.fc1._modules, "activation", activation))
+        self.takes = self.width // self.heads in HEAD_DIMS and type(activation) is GELUActivation
+        step = self.step
+        for name, own_name in (("expand", "fc1"), ("contract", "fc2")):
+            setattr(step, name, self._linear(layer, own_name))
+        step.norm = self._norm(layer.final_layer_norm)
+        for number, of in enumerate(attentions):
+            made = step.attentions[number]
+            names = {"query": "q_proj", "out": "out_proj"} | ({} if number else {"key": "k_proj", "value": "v_proj"})
+            for name, own_name in names.items():
+                linear = self._linear(of.attention, own_name)
+                setattr(made, name, linear)
+                self.takes = self.takes and linear.inputs == linear.outputs == self.width
+            made.norm, made.is_own, made.scale = self._norm(of.norm), number == 0, of.attention.scaling
+            made.copy_head = getattr(of.attention, "copy_head", 0)
+            self.takes = self.takes and of.attention.num_heads == self.heads
+        step.count, step.width, step.heads = len(attentions), self.width, self.heads
+        step.is_before = layer.normalize_before
+        step.gelu = _place(library if self.int8 is None else self.int8, "gelu_float32")
+        step.linear_int8 = None if self.int8 is None else _place(self.int8, "linear_int8")
+        self.takes = (
+            self.takes
+            and all(map(_is_as_made, self.modules))
+            and step.expand.inputs == step.contract.outputs == self.width
+            and step.expand.outputs == step.contract.inputs
+        )
+        self.tensors = [of for *_, of in self.held if isinstance(of, torch.Tensor)]
+        self.places = [(of.data_ptr(), of.dtype) for of in self.tensors]
+
+    def _linear(self, parent: nn.Module, name: str) -> Any:
+        layer: Any = parent._modules[name]
+        held = _tensors_of(layer)
+        self.held.append((parent._modules, name, layer))
+        self.modules.append(layer)
+        if held is None or (held[1][2] is not None and self.int8 is None):
+            self.takes = False
+            return _Linear()
+        self.held += held
+        return _Linear(*(_address(tensor) for *_, tensor in held), layer.in_features, layer.out_features)
+
+    def _norm(self, norm: nn.Module) -> Any:
+        own, found = norm._parameters, _norm_of(norm, self.width)
+        self.held += [(own, name, own.get(name)) for name in ("weight", "bias")]
+        self.modules.append(norm)
+        self.takes = self.takes and found is not None
+        return _Norm() if found is None else found
+
+    def holds(self) -> bool:
+        """Whether nothing was changed since."""
+        return (
+            all(own.get(name) is of for own, name, of in self.held)
+            and [(of.data_ptr(), of.dtype) for of in self.tensors] == self.places
+            and all(map(_is_as_made, self.modules))
+        )
+
+
+_plans: "weakref.WeakKeyDictionary[nn.Module, tuple[Any, _Plan]]" = weakref.WeakKeyDictionary()
+
+
 def decoder_step(
     layer: Any,
     attentions: Sequence[Attended],  # to its own tokens, to the source, and what else is there
@@ -213,114 +269,87 @@ def decoder_step(
     cache: EncoderDecoderCache,
 ) -> tuple[torch.Tensor, ...] | None:  # (rows, 1, width), and what is copied, (rows, 1, tokens)
     """Update the targets of a step by a layer in one call, and write its cache; nothing where no kernel does so."""
-    (rows, _, width), heads = hidden_states.shape, layer.self_attn.num_heads
-    library = _kernels(hidden_states)
-    if library is None or layer.training or width // heads not in HEAD_DIMS or width % WHOLE or not rows:
+    library, threads, (rows, _, width) = _kernels(hidden_states), torch.get_num_threads(), hidden_states.shape
+    if library is None or layer.training or not rows or not all(_is_usual(of.attention) for of in attentions):
         return None
     if not cache.is_updated.get(layer.encoder_attn.layer_idx) or not cache.get_seq_length():  # the first step
         return None
-    expand, contract, activation = _weights_of(layer.fc1), _weights_of(layer.fc2), layer.activation_fn
-    other = LINEARS.get(type(layer.fc1))
-    int8, most = (None, MOST_ROWS) if other is None else other.kernels()
-    if other is not None and type(activation) is nn.Identity:
-        activation = other.activation_of(layer.fc1)
-    norm, threads = _norm_of(layer.final_layer_norm, width), torch.get_num_threads()
+    made_for, plan = _plans.get(layer, (None, None))
+    if plan is None or made_for is not library or not plan.holds():
+        plan = _Plan(layer, attentions, library)
+        _plans[layer] = library, plan
+    step = _Step.from_buffer_copy(plan.step)  # other threads have their own
     if (
-        expand is None
-        or contract is None
-        or norm is None
-        or not width == expand.inputs == contract.outputs
-        or expand.outputs != contract.inputs
-        or type(activation) is not GELUActivation
-        or rows > max(BEAMS, most // threads)
-        or (threads > 1 and width * expand.outputs > MOST_OF_LAYER)
-        or (int8 is None and contract.sums is not None)
+        not plan.takes
+        or width != plan.width
+        or rows > max(BEAMS, plan.rows // threads)
+        or (threads > 1 and width * step.expand.outputs > MOST_OF_LAYER)
     ):
         return None
     found = hidden_states.clone(memory_format=torch.contiguous_format)
-    step = _Step(expand=_Linear(*expand), contract=_Linear(*contract), norm=norm)
-    step.count, step.rows, step.width, step.heads = len(attentions), rows, width, heads
-    step.is_before, step.gelu = layer.normalize_before, _place(library if int8 is None else int8, "gelu_float32")
-    step.linear_int8 = None if int8 is None else _place(int8, "linear_int8")
-    held: list[Any] = [found]
+    step.rows = rows
+    held: list[Any] = []
     copied = None
     for number, of in enumerate(attentions):
-        copies = getattr(of.attention, "copy_head", None)
-        made = _attention(of, (rows, width, heads), cache, held, is_own=number == 0, has_int8=int8 is not None)
-        if made is None:
+        made = step.attentions[number]
+        if not _fill_in(made, of, rows, plan.heads, cache, held):
             return None
-        if copies is not None:
+        if hasattr(of.attention, "copy_head"):
             copied = found.new_empty(rows, 1, made.tokens)
-            made.copied, made.copy_head = copied.data_ptr(), copies
-        step.attentions[number] = made
+            made.copied = copied.data_ptr()
     if library.decoder_layer(ctypes.byref(step), found.data_ptr()):
         raise MemoryError(f"no memory for a decoder's layer of {rows} rows")
-    own = cache.self_attention_cache.layers[layer.self_attn.layer_idx]
+    own: Any = cache.self_attention_cache.layers[layer.self_attn.layer_idx]
     own.hold(step.attentions[0].tokens)
     return (found,) if copied is None else (found, copied)
 
 
-def _attention(
-    of: Attended,
-    sizes: tuple[int, int, int],
-    cache: EncoderDecoderCache,
-    held: list[Any],
-    is_own: bool,
-    has_int8: bool,
-) -> Any:
-    """What the kernel reads of an attention; None if it does not take it."""
-    (rows, width, heads), attention, norm = sizes, of.attention, _norm_of(of.norm, sizes[1])
-    if norm is None or attention.training or not _is_as_made(attention):
-        return None
-    if attention.num_heads != heads or attention.config._attn_implementation != "sdpa":
-        return None
-    made = _Attention(norm=norm)
-    names = {"query": "q_proj", "out": "out_proj"} | ({"key": "k_proj", "value": "v_proj"} if is_own else {})
-    for name, own_name in names.items():
-        part = _weights_of(attention._modules[own_name])
-        if part is None or (part.inputs, part.outputs) != (width, width) or (part.sums is not None and not has_int8):
-            return None
-        setattr(made, name, _Linear(*part))
-    if is_own:
-        stored: Any = cache.self_attention_cache.layers[attention.layer_idx]
+def _is_usual(attention: Any) -> bool:
+    """Whether an attention is what the kernel computes."""
+    return not attention.training and attention.config._attn_implementation == "sdpa" and _is_as_made(attention)
+
+
+def _fill_in(made: Any, of: Attended, rows: int, heads: int, cache: EncoderDecoderCache, held: list[Any]) -> bool:
+    """Say what an attention reads in this step, if the kernel takes it; what is `held` must stay in memory."""
+    index = of.attention.layer_idx
+    if made.is_own:
+        stored: Any = cache.self_attention_cache.layers[index]
         states: Any = stored.make_room(1) if type(stored) is GrowingLayer else None
         tokens = stored.get_seq_length() + 1
     else:
-        stored = cache.cross_attention_cache.layers[attention.layer_idx]
-        states = (stored.keys, stored.values) if cache.is_updated.get(attention.layer_idx) else None
-        tokens = stored.get_seq_length()
-    if states is None or not all(map(_is_plain, states)) or not tokens:
-        return None
-    shape, documents = states[0].shape, states[0].shape[0]
+        stored = cache.cross_attention_cache.layers[index]
+        states = (stored.keys, stored.values) if cache.is_updated.get(index) else None
+        tokens = 0 if states is None else stored.keys.shape[-2]
+    if states is None or not tokens or not all(map(_is_plain, states)):
+        return False
+    keys, values = states
+    documents, *others = keys.shape
     if (
-        states[1].shape != shape
-        or (shape[1], shape[3]) != (heads, attention.head_dim)
-        or (documents != rows if is_own else rows % documents)
-        or any(tensor.stride(-1) != 1 for tensor in states)
+        values.shape != keys.shape
+        or (others[0], others[2]) != (heads, of.attention.head_dim)
+        or (documents != rows if made.is_own else rows % documents)
+        or keys.stride(-1) != 1
+        or values.stride(-1) != 1
     ):
-        return None
-    strides = [*bytes_between(states[0]), *bytes_between(states[1])]
-    made.keys, made.values = (tensor.data_ptr() for tensor in states)
-    held += states
-    if of.mask is not None:
-        mask = of.mask
+        return False
+    strides = [*bytes_between(keys), *bytes_between(values)]
+    mask, may_be_copied = of.mask, of.may_be_copied
+    if mask is not None:
         if type(mask) is not torch.Tensor or mask.dtype != torch.bool or not mask.is_cpu or mask.shape[-1] != tokens:
-            return None
+            return False
         mask = mask.expand(documents, heads, rows // documents, tokens)
         if mask.stride(-1) != 1:
-            return None
+            return False
         strides += bytes_between(mask)
-        made.mask = mask.data_ptr()
-        held.append(mask)
-    if of.may_be_copied is not None:
-        may_be = (of.may_be_copied != 0).contiguous()
-        if may_be.shape != (documents, tokens) or not may_be.is_cpu:
-            return None
-        made.may_be_copied = may_be.data_ptr()
-        held.append(may_be)
+    if may_be_copied is not None:
+        may_be_copied = (may_be_copied != 0).contiguous()
+        if may_be_copied.shape != (documents, tokens) or not may_be_copied.is_cpu:
+            return False
+    made.keys, made.values, made.documents, made.tokens = keys.data_ptr(), values.data_ptr(), documents, tokens
+    made.mask, made.may_be_copied = _address(mask), _address(may_be_copied)
     made.strides[: len(strides)] = strides
-    made.documents, made.tokens, made.is_own, made.scale = documents, tokens, is_own, attention.scaling
-    return made
+    held += keys, values, mask, may_be_copied
+    return True
 
 
 def _place(functions: Any, name: str) -> int | None:

@@ -4,7 +4,8 @@
 """
 
 import ctypes
-from typing import Any
+import functools
+from typing import Any, cast
 
 import torch
 from transformers.cache_utils import Cache, DynamicCache, DynamicLayer
@@ -68,24 +69,28 @@ class GrowingLayer(DynamicLayer):
         self.keys, self.values = (room[:, :, :tokens] for room in self.rooms)
         self.written[0] = tokens
 
-    def reorder_cache(self, beam_idx: torch.LongTensor) -> None:
+    def reorder_cache(self, beam_idx: torch.LongTensor, known: dict[Any, Any] | None = None) -> None:
         """Give each beam what the beam has written that it goes on from, with the room behind it.
 
         Beams of a document have most of their tokens in common. Where there is a compiled kernel, it moves the others,
-        within the room.
+        within the room. Layers that were moved alike find alike what to move: it is `known` then.
         """
         if not self._in_rooms():
             self.rooms = []
             super().reorder_cache(beam_idx)
             return
         end, sources = self.get_seq_length(), beam_idx.to(self.rooms[0].device)
-        begin = self._first_moved(sources, end)
+        known = {} if known is None else known
+        asked = id(self.origins), end
+        if asked not in known:
+            known[asked] = self.origins, self._first_moved(sources, end)  # held, so that no other has its id
+        _, (begin, moved, self.origins) = known[asked]
         if begin is None:
             self.rooms, self.written = [room.index_select(0, sources) for room in self.rooms], [end]
             self.hold(end)
         else:
             for room in self.rooms:
-                _move(room, sources, begin, end)
+                _move(room, sources, begin, end, moved)
 
     def reset(self) -> None:
         """Forget all."""
@@ -99,23 +104,25 @@ class GrowingLayer(DynamicLayer):
         branch.__dict__.update(self.__dict__)
         return branch
 
-    def _first_moved(self, beam_idx: torch.Tensor, end: int) -> torch.Tensor | None:
-        """The first token of each row that differs in the one that it goes on from, if they may be moved alone."""
-        rows = torch.arange(len(self.rooms[0]))[:, None]
-        if self.origins is None or len(beam_idx) != len(rows) or not hasattr(kernels(), "move_tokens"):
-            self.origins = torch.empty(len(beam_idx), 0, dtype=torch.int64)
-            return None
-        known = self.origins[:, :end]
-        before = torch.cat([known, rows.expand(-1, end - known.shape[1])], dim=1)
-        self.origins = before.index_select(0, beam_idx)  # which refuses what is no row
-        differs = self.origins != before
-        return torch.where(differs.any(dim=1), differs.int().argmax(dim=1), end)
+    def _first_moved(self, beam_idx: torch.Tensor, end: int) -> tuple[torch.Tensor | None, int, torch.Tensor]:
+        """The first token of each row that differs in the one that it goes on from, and how many tokens are moved.
+
+        None if they may not be moved alone; and which row then wrote each token.
+        """
+        count = len(self.rooms[0])
+        if self.origins is None or len(beam_idx) != count or not hasattr(kernels(), "move_tokens"):
+            return None, 0, _no_origins(len(beam_idx))
+        before = torch.cat([self.origins[:, :end], torch.arange(count)[:, None].expand(-1, end)], dim=1)[:, :end]
+        origins = before.index_select(0, beam_idx)  # which refuses what is no row
+        differs = origins != before
+        begin = torch.where(differs.any(dim=1), differs.int().argmax(dim=1), end)
+        return begin, int((end - begin).sum()), origins
 
     def _enlarge(self, begin: int, end: int, like: list[torch.Tensor], old: list[Any]) -> None:
         """Copy what is there into rooms that have place up to `end`."""
         room = -(-end // ROOM) * ROOM
         self.rooms = [states.new_empty((*states.shape[:2], room, states.shape[-1])) for states in like]
-        self.written, self.origins = [begin], torch.empty(len(like[0]), 0, dtype=torch.int64)
+        self.written, self.origins = [begin], _no_origins(len(like[0]))
         for larger, states in zip(self.rooms, old, strict=False):
             larger[:, :, :begin] = states
 
@@ -130,14 +137,31 @@ class GrowingLayer(DynamicLayer):
         )
 
 
-def _move(room: torch.Tensor, sources: torch.Tensor, begin: torch.Tensor, end: int) -> None:
+@functools.lru_cache(16)
+def _no_origins(rows: int) -> torch.Tensor:
+    """Before anything was moved, every row wrote its own tokens; of all layers the same."""
+    with torch.inference_mode(False):
+        return torch.empty(rows, 0, dtype=torch.int64)
+
+
+def reorder(cache: Cache, beam_idx: torch.Tensor) -> None:
+    """Give each beam what the beam has written that it goes on from, in all layers of a cache."""
+    beams: Any = beam_idx
+    if type(cache) is not DynamicCache or not all(type(layer) is GrowingLayer for layer in cache.layers):
+        cache.reorder_cache(beams)
+        return
+    known: dict[Any, Any] = {}
+    for layer in cast("list[GrowingLayer]", cache.layers):
+        layer.reorder_cache(beams, known)
+
+
+def _move(room: torch.Tensor, sources: torch.Tensor, begin: torch.Tensor, end: int, moved: int) -> None:
     """Give rows of a room, (batch, heads, room, head_dim), what their sources have from `begin` on, (batch,) each."""
     library: Any = kernels()
     rows, heads, _, head_dim = room.shape
     size, of_head = (room.element_size() * stride for stride in (room.stride(2), room.stride(1)))
     held = room, sources.to(torch.int64).contiguous(), begin
     pointers = [ctypes.c_void_p(tensor.data_ptr()) for tensor in held]
-    moved = int((end - begin).sum())
 
     def run(part: tuple[int, int], held: Any = held) -> None:
         # What is `held` stays in memory as long as a thread writes into it, also after an interrupt.

@@ -16,7 +16,7 @@ from torch import nn
 
 from ..models.attention_kernel import kernel_takes
 from ..models.attention_products import cpu_has
-from ..models.decoder_kernel import LINEARS, Other, Weights
+from ..models.decoder_kernel import LINEARS, Held, Other
 from ..models.kernels import AVX2, INSTRUCTIONS, kernels, run_parts
 from ..models.torch_kernels import is_watched, tries_well
 from .int8_hier import Int8Linear
@@ -151,19 +151,20 @@ def _own(layer: Int8Linear) -> Any:
     return buffers["weight"], buffers["weight_sum"], buffers["weight_scale"], layer._parameters.get("bias")
 
 
-def _weights_of(layer: Int8Linear) -> Weights | None:
+def _tensors_of(layer: Int8Linear) -> list[Held] | None:
     """What a kernel of a whole layer reads."""
     if layer.attends is not None or not _looked_at(layer):
         return None
-    weight, sums, scales, bias = map(_pointer, _own(layer))
-    return Weights(weight, sums, scales, bias, layer.in_features, layer.out_features)
+    buffers, parameters = layer._buffers, layer._parameters
+    held: list[Held] = [(buffers, name, buffers[name]) for name in ("weight", "weight_sum", "weight_scale")]
+    return [*held, (parameters, "bias", parameters.get("bias"))]
 
 
 def _few() -> tuple[Any, int]:
     return find_kernels()[:2]
 
 
-LINEARS[Int8Linear] = Other(_weights_of, _few, operator.attrgetter("activation"))
+LINEARS[Int8Linear] = Other(_tensors_of, _few, operator.attrgetter("activation"))
 
 
 def _are_as_made(

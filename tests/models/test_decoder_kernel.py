@@ -1,6 +1,7 @@
 """The compiled kernels of a step of decoding: they find what the modules find whose place they take."""
 
 import copy
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
@@ -270,6 +271,45 @@ def hook(of):
             layer.get_submodule(of).register_forward_hook(lambda *_: None)
 
     return change
+
+
+def test_what_is_put_in_the_place_of_a_layers_parts_is_looked_at(both_ways):
+    model = with_gelu("hat_bart_options")
+    first, second = model.get_decoder().layers
+    for change, asked in (
+        (lambda: None, 2),
+        (lambda: first.fc1.weight.mul_(2), 2),  # in place
+        (lambda: setattr(first.fc1.weight, "data", first.fc1.weight * 0.5), 2),
+        (lambda: setattr(first.self_attn.q_proj, "bias", None), 2),
+        (lambda: setattr(first, "fc2", nn.Linear(32, 128)), 2),
+        (lambda: setattr(second, "final_layer_norm", nn.LayerNorm(128, eps=0.5)), 2),
+        (lambda: setattr(second, "fc2", nn.Sequential(second.fc2)), 1),
+        (lambda: setattr(second, "fc2", second.fc2[0]), 2),
+        (lambda: setattr(first.encoder_attn, "forward", lambda *given, **named: calls_of(first, *given, **named)), 1),
+        (lambda: delattr(first.encoder_attn, "forward"), 2),
+        (lambda: model.double(), 0),
+        (lambda: model.float(), 2),
+    ):
+        change()
+        assert both_ways(model, "hat_bart_options", steps=3, num_beams=2) == 2 * asked
+
+
+def calls_of(layer, *given, **named):
+    return type(layer.encoder_attn).forward(layer.encoder_attn, *given, **named)
+
+
+def test_threads_do_not_disturb_each_other(calls):
+    model, case = with_gelu("hat_bart_options"), CASES["hat_bart_options"]
+    batches = [collate(case, [case.make_document(17 - number, number)]) for number in range(4)]
+
+    def write(batch):
+        return model.generate(**batch, num_beams=2, max_new_tokens=30, min_new_tokens=30, pad_token_id=1)
+
+    wanted = [write(batch) for batch in batches]
+    with ThreadPoolExecutor(4) as pool:
+        for _ in range(5):
+            assert all(map(torch.equal, pool.map(write, batches), wanted))
+    assert calls.count("decoder_layer") == 2 * 29 * 4 * 6
 
 
 class OtherAttention(BodyAttention):
