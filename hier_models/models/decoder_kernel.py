@@ -6,6 +6,7 @@ wanted; other layers, such as those of pipelines/int8_kernel.py, say in `LINEARS
 
 import ctypes
 import functools
+import operator
 import weakref
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
@@ -188,75 +189,83 @@ class Attended(NamedTuple):
     may_be_copied: torch.Tensor | None = None  # (documents, tokens)
 
 
+class _NotTakenError(Exception):
+    """Something that the kernel does not take."""
+
+
 class _Plan:
-    """What the kernel reads of a layer in each step alike, and what must still be so for that."""
+    """What the kernel reads of a layer in each step, if it takes it, and what must still be so for that."""
 
     def __init__(self, layer: Any, attentions: Sequence[Attended], library: Any) -> None:
-        self.step, self.rows, self.takes = _Step(), MOST_ROWS, True
-        self.held: list[Held] = []
-        self.modules: list[nn.Module] = []
-        self.int8: Any = None
-        attention = attentions[0].attention
-        self.width, self.heads = attention.embed_dim, attention.num_heads
-        other, activation = LINEARS.get(type(layer.fc1)), layer.activation_fn
-        self.held.append((layer._modules, "activation_fn", activation))
-        if other is not None:
-            self.int8, self.rows = other.kernels()
-            activation = other.activation_of(layer.fc1) if type(activation) is nn.Identity else activation
-            self.held.append((layer.fc1._modules, "activation", activation))
-        self.takes = self.width // self.heads in HEAD_DIMS and type(activation) is GELUActivation
-        step = self.step
-        for name, own_name in (("expand", "fc1"), ("contract", "fc2")):
-            setattr(step, name, self._linear(layer, own_name))
-        step.norm = self._norm(layer.final_layer_norm)
-        for number, of in enumerate(attentions):
-            made = step.attentions[number]
-            names = {"query": "q_proj", "out": "out_proj"} | ({} if number else {"key": "k_proj", "value": "v_proj"})
-            for name, own_name in names.items():
-                linear = self._linear(of.attention, own_name)
-                setattr(made, name, linear)
-                self.takes = self.takes and linear.inputs == linear.outputs == self.width
-            made.norm, made.is_own, made.scale = self._norm(of.norm), number == 0, of.attention.scaling
-            made.copy_head = getattr(of.attention, "copy_head", 0)
-            self.takes = self.takes and of.attention.num_heads == self.heads
-        step.count, step.width, step.heads = len(attentions), self.width, self.heads
-        step.is_before = layer.normalize_before
-        step.gelu = _place(library if self.int8 is None else self.int8, "gelu_float32")
-        step.linear_int8 = None if self.int8 is None else _place(self.int8, "linear_int8")
-        self.takes = (
-            self.takes
-            and all(map(_is_as_made, self.modules))
-            and step.expand.inputs == step.contract.outputs == self.width
-            and step.expand.outputs == step.contract.inputs
-        )
+        self.held, self.modules, self.parts = list[Held](), list[nn.Module](), _parts(layer, attentions)
+        self.most_rows, self.int8 = MOST_ROWS, None
+        try:
+            self.step: Any = self._made(layer, attentions, library)
+        except _NotTakenError:
+            self.step = None
         self.tensors = [of for *_, of in self.held if isinstance(of, torch.Tensor)]
         self.places = [(of.data_ptr(), of.dtype) for of in self.tensors]
 
-    def _linear(self, parent: nn.Module, name: str) -> Any:
-        layer: Any = parent._modules[name]
-        held = _tensors_of(layer)
-        self.held.append((parent._modules, name, layer))
-        self.modules.append(layer)
-        if held is None or (held[1][2] is not None and self.int8 is None):
-            self.takes = False
-            return _Linear()
-        self.held += held
-        return _Linear(*(_address(tensor) for *_, tensor in held), layer.in_features, layer.out_features)
-
-    def _norm(self, norm: nn.Module) -> Any:
-        own, found = norm._parameters, _norm_of(norm, self.width)
-        self.held += [(own, name, own.get(name)) for name in ("weight", "bias")]
-        self.modules.append(norm)
-        self.takes = self.takes and found is not None
-        return _Norm() if found is None else found
-
-    def holds(self) -> bool:
+    def holds(self, layer: Any, attentions: Sequence[Attended]) -> bool:
         """Whether nothing was changed since."""
+        parts = _parts(layer, attentions)
         return (
-            all(own.get(name) is of for own, name, of in self.held)
+            len(parts) == len(self.parts)
+            and all(map(operator.is_, parts, self.parts))
+            and all(own.get(name) is of for own, name, of in self.held)
             and [(of.data_ptr(), of.dtype) for of in self.tensors] == self.places
             and all(map(_is_as_made, self.modules))
         )
+
+    def _made(self, layer: Any, attentions: Sequence[Attended], library: Any) -> Any:
+        first, other, activation = attentions[0].attention, LINEARS.get(type(layer.fc1)), layer.activation_fn
+        width, heads = first.embed_dim, first.num_heads
+        self.held.append((layer._modules, "activation_fn", activation))
+        if other is not None:
+            self.int8, self.most_rows = other.kernels()
+            activation = other.activation_of(layer.fc1) if type(activation) is nn.Identity else activation
+            self.held.append((layer.fc1._modules, "activation", activation))
+        is_usual = all(of.attention.num_heads == heads for of in attentions) and width // heads in HEAD_DIMS
+        if not is_usual or type(activation) is not GELUActivation:
+            raise _NotTakenError
+        step = _Step(count=len(attentions), width=width, heads=heads, is_before=layer.normalize_before)
+        step.gelu = _place(library if self.int8 is None else self.int8, "gelu_float32")
+        step.linear_int8 = None if self.int8 is None else _place(self.int8, "linear_int8")
+        step.expand = self._linear(layer, "fc1", width, getattr(layer.fc1, "out_features", 0))
+        step.contract = self._linear(layer, "fc2", step.expand.outputs, width)
+        step.norm = self._norm(layer.final_layer_norm, width)
+        for number, of in enumerate(attentions):
+            made, attention = step.attentions[number], of.attention
+            made.norm, made.is_own, made.scale = self._norm(of.norm, width), number == 0, attention.scaling
+            made.copy_head = getattr(attention, "copy_head", -1)
+            names = {"query": "q_proj", "out": "out_proj"} | ({} if number else {"key": "k_proj", "value": "v_proj"})
+            for name, own_name in names.items():
+                setattr(made, name, self._linear(attention, own_name, width, width))
+        return step
+
+    def _linear(self, parent: nn.Module, name: str, inputs: int, outputs: int) -> Any:
+        layer: Any = parent._modules[name]
+        self.held.append((parent._modules, name, layer))
+        self.modules.append(layer)
+        held = _tensors_of(layer)
+        if held is None or (layer.in_features, layer.out_features) != (inputs, outputs):
+            raise _NotTakenError
+        self.held += held
+        if type(layer) is not nn.Linear and self.int8 is None:
+            raise _NotTakenError
+        return _Linear(*(_address(tensor) for *_, tensor in held), inputs, outputs)
+
+    def _norm(self, norm: nn.Module, width: int) -> Any:
+        found = _norm_of(norm, width)
+        self.held += [(norm._parameters, name, norm._parameters.get(name)) for name in ("weight", "bias")]
+        self.modules.append(norm)
+        if found is None:
+            raise _NotTakenError
+        return found
+
+
+def _parts(layer: Any, attentions: Sequence[Attended]) -> list[nn.Module]:
+    return [layer.final_layer_norm, *(part for of in attentions for part in (of.attention, of.norm))]
 
 
 _plans: "weakref.WeakKeyDictionary[nn.Module, tuple[Any, _Plan]]" = weakref.WeakKeyDictionary()
@@ -272,19 +281,18 @@ def decoder_step(
     library, threads, (rows, _, width) = _kernels(hidden_states), torch.get_num_threads(), hidden_states.shape
     if library is None or layer.training or not rows or not all(_is_usual(of.attention) for of in attentions):
         return None
-    if not cache.is_updated.get(layer.encoder_attn.layer_idx) or not cache.get_seq_length():  # the first step
+    layers, index = cache.self_attention_cache.layers, layer.self_attn.layer_idx
+    own = layers[index] if index < len(layers) else None
+    if type(own) is not GrowingLayer or not cache.is_updated.get(layer.encoder_attn.layer_idx):  # as in the first step
         return None
     made_for, plan = _plans.get(layer, (None, None))
-    if plan is None or made_for is not library or not plan.holds():
+    if plan is None or made_for is not library or not plan.holds(layer, attentions):
         plan = _Plan(layer, attentions, library)
         _plans[layer] = library, plan
+    if plan.step is None or rows > max(BEAMS, plan.most_rows // threads):
+        return None
     step = _Step.from_buffer_copy(plan.step)  # other threads have their own
-    if (
-        not plan.takes
-        or width != plan.width
-        or rows > max(BEAMS, plan.rows // threads)
-        or (threads > 1 and width * step.expand.outputs > MOST_OF_LAYER)
-    ):
+    if width != step.width or (threads > 1 and width * step.expand.outputs > MOST_OF_LAYER):
         return None
     found = hidden_states.clone(memory_format=torch.contiguous_format)
     step.rows = rows
@@ -292,14 +300,13 @@ def decoder_step(
     copied = None
     for number, of in enumerate(attentions):
         made = step.attentions[number]
-        if not _fill_in(made, of, rows, plan.heads, cache, held):
+        if not _fill_in(made, of, rows, step.heads, cache, held):
             return None
-        if hasattr(of.attention, "copy_head"):
+        if made.copy_head >= 0:
             copied = found.new_empty(rows, 1, made.tokens)
             made.copied = copied.data_ptr()
     if library.decoder_layer(ctypes.byref(step), found.data_ptr()):
         raise MemoryError(f"no memory for a decoder's layer of {rows} rows")
-    own: Any = cache.self_attention_cache.layers[layer.self_attn.layer_idx]
     own.hold(step.attentions[0].tokens)
     return (found,) if copied is None else (found, copied)
 
@@ -314,7 +321,7 @@ def _fill_in(made: Any, of: Attended, rows: int, heads: int, cache: EncoderDecod
     index = of.attention.layer_idx
     if made.is_own:
         stored: Any = cache.self_attention_cache.layers[index]
-        states: Any = stored.make_room(1) if type(stored) is GrowingLayer else None
+        states: Any = stored.make_room(1)
         tokens = stored.get_seq_length() + 1
     else:
         stored = cache.cross_attention_cache.layers[index]

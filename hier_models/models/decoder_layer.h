@@ -27,7 +27,7 @@ typedef struct {
     long documents, tokens, is_own; /* its own rows write the last token */
     float *copied;                  /* (rows, tokens): what one head looks at, of tokens that may be copied, or none */
     const uint8_t *may_be_copied;   /* (documents, tokens), or none */
-    long copy_head;
+    long copy_head; /* below 0: none */
     double scale;
 } attention_layer;
 
@@ -45,19 +45,19 @@ INLINE void norm_row(float *found, const float *row, const float *other, long wi
                      const float *bias, float epsilon) {
     vector total = spread(0), squares = spread(0);
     for (long at = 0; at < width; at += LANES) {
-        vector numbers = read(row + at);
-        if (other) numbers = numbers + read(other + at);
+        vector numbers = vector_at(row + at);
+        if (other) numbers = numbers + vector_at(other + at);
         memcpy(found + at, &numbers, sizeof numbers);
         total = total + numbers;
     }
     const vector mean = spread(sum_of(total) / width);
     for (long at = 0; at < width; at += LANES) {
-        const vector centred = read(found + at) - mean;
+        const vector centred = vector_at(found + at) - mean;
         squares = multiply_add(centred, centred, squares);
     }
     const vector scale = spread(1 / sqrtf(sum_of(squares) / width + epsilon));
     for (long at = 0; at < width; at += LANES) {
-        const vector normal = multiply_add((read(found + at) - mean) * scale, read(weight + at), read(bias + at));
+        const vector normal = multiply_add((vector_at(found + at) - mean) * scale, vector_at(weight + at), vector_at(bias + at));
         memcpy(found + at, &normal, sizeof normal);
     }
 }
@@ -100,7 +100,7 @@ INLINE int find_copied(const attention_layer *of, const float *queries, long row
                                      of->strides[2], seen, of->tokens, (float)of->scale, head_dim, 0);
         vector total = spread(0);
         for (long at = 0; at < room; at += LANES) {
-            const vector weights = power_of_two(read(scores + at) - spread(top == -INFINITY ? 0 : top), 0);
+            const vector weights = power_of_two(vector_at(scores + at) - spread(top == -INFINITY ? 0 : top), 0);
             memcpy(scores + at, &weights, sizeof weights);
             total = total + weights;
         }

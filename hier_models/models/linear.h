@@ -6,7 +6,7 @@ four, the beams of a document. */
 #define FEW 4     /* rows that are multiplied together */
 #define STREAMS 2 /* and outputs: 8 sums stay in registers */
 
-INLINE vector read(const float *from) {
+INLINE vector vector_at(const float *from) {
     vector numbers;
     memcpy(&numbers, from, sizeof numbers);
     return numbers;
@@ -28,10 +28,10 @@ int LINEAR(const float *rows, const float *weights, const float *bias, float *fo
             vector sums[FEW][STREAMS];
             for (int i = 0; i < FEW * STREAMS; i++) sums[i / STREAMS][i % STREAMS] = spread(0);
             for (long at = 0; at < inputs; at += LANES) {
-                const vector many[STREAMS] = {read(of_outputs[0] + at), read(of_outputs[1] + at)};
+                const vector many[STREAMS] = {vector_at(of_outputs[0] + at), vector_at(of_outputs[1] + at)};
                 for (int i = 0; i < FEW; i++)
                     for (int j = 0; j < STREAMS; j++)
-                        sums[i][j] = multiply_add(read(of_rows[i] + at), many[j], sums[i][j]);
+                        sums[i][j] = multiply_add(vector_at(of_rows[i] + at), many[j], sums[i][j]);
             }
             for (int i = 0; i < high; i++)
                 for (int j = 0; j < wide; j++) {

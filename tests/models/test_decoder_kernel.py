@@ -1,6 +1,7 @@
 """The compiled kernels of a step of decoding: they find what the modules find whose place they take."""
 
 import copy
+import functools
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
@@ -38,6 +39,7 @@ def calls(request, compiled, monkeypatch):
     found = []
     functions = decoder_kernel._functions.__wrapped__
 
+    @functools.cache  # what is made for one library is not looked at again for another
     def counted(library, variant):
         made = functions(library, variant)
         for name, kernel in vars(made).items():
@@ -292,6 +294,21 @@ def test_what_is_put_in_the_place_of_a_layers_parts_is_looked_at(both_ways):
     ):
         change()
         assert both_ways(model, "hat_bart_options", steps=3, num_beams=2) == 2 * asked
+
+
+def test_what_a_layer_is_made_of_is_looked_up_once(both_ways, monkeypatch):
+    made = []
+    plan = decoder_kernel._Plan
+
+    def counted(*given):
+        made.append(given)
+        return plan(*given)
+
+    monkeypatch.setattr(decoder_kernel, "_Plan", counted)
+    model = with_gelu("hat_bart_options")
+    assert both_ways(model, "hat_bart_options", steps=9) == 2 * 8
+    assert both_ways(model, "hat_bart_options", steps=9, num_beams=3) == 2 * 8
+    assert len(made) == 2
 
 
 def calls_of(layer, *given, **named):
