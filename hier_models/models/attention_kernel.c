@@ -1,7 +1,8 @@
-/* Attention with AVX-512: of a head, in a window or to all keys (attend.h); at the end, of few queries, as in a step of
-decoding (step.h). Numbers are float32, or bfloat16, of which one instruction multiplies and adds up pairs.
+/* With AVX-512, attention of a head, in a window or to all keys (attend.h). At the end, what a step of decoding takes:
+attention of few queries (step.h), linear layers of few rows (linear.h), and all of a layer (decoder_layer.h). Numbers are
+float32, or in attention bfloat16, of which one instruction multiplies and adds up pairs.
 
-hatch_build.py compiles this; attention_kernel.py calls it. */
+hatch_build.py compiles this; attention_kernel.py and decoder_kernel.py call it. */
 
 #include "kernels.h"
 

@@ -10,7 +10,7 @@ import operator
 import weakref
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -23,7 +23,8 @@ from .kernels import kernels, run_parts
 from .torch_kernels import is_watched
 
 
-MOST_ROWS = 16  # with more, torch's products in float32 are as fast
+MOST_ROWS = 32  # with more, torch's products in float32 are as fast, but
+MOST_OF_HEAD = 64  # where outputs are many times as many as inputs, as of a vocabulary
 BEAMS = 4  # that are few for any number of threads
 WHOLE = 16  # numbers; rows have a multiple of them
 LEAST_OF_THREAD = 2**19  # weights, for which it is worth waking one up
@@ -134,12 +135,14 @@ def multiply(layer: nn.Module, states: torch.Tensor) -> torch.Tensor:
     """Ask a linear layer, (…, inputs) → (…, outputs): of few rows a kernel, which reads the weights faster."""
     library = None
     if not torch.compiler.is_compiling() and type(layer) is nn.Linear:  # a traced program must not depend on sizes
-        is_few = 0 < states.numel() <= MOST_ROWS * layer.in_features and states.shape[-1] == layer.in_features
+        inputs, outputs = layer.in_features, layer.out_features
+        most = MOST_OF_HEAD if outputs >= 8 * inputs else MOST_ROWS
+        is_few = 0 < states.numel() <= most * inputs and states.shape[-1] == inputs
         library = _kernels(states) if is_few else None
     if library is None or _tensors_of(layer) is None:
         found: torch.Tensor = layer(states)
         return found
-    rows, inputs, outputs = states.contiguous(), cast(int, layer.in_features), cast(int, layer.out_features)
+    rows = states.contiguous()
     found = states.new_empty((*states.shape[:-1], outputs))
 
     def run(part: tuple[int, int], held: Any = (rows, layer.weight, layer.bias, found)) -> None:

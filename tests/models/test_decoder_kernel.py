@@ -14,7 +14,7 @@ from transformers.cache_utils import DynamicCache, EncoderDecoderCache, StaticCa
 from hier_models.models import attention_kernel, copy_mechanism, decoder_kernel
 from hier_models.models.attention_products import cpu_has
 from hier_models.models.bart_body import BodyAttention
-from hier_models.models.decoder_kernel import MOST_ROWS, add_and_norm, multiply
+from hier_models.models.decoder_kernel import MOST_OF_HEAD, MOST_ROWS, add_and_norm, multiply
 from hier_models.models.growing_cache import ROOM
 from hier_models.models.kernels import AVX2, INSTRUCTIONS
 from hier_models.pipelines import int8_hier
@@ -67,7 +67,7 @@ def rows_of(*shape, seed=0):
 
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize(("inputs", "outputs"), [(16, 1), (48, 2), (16, 33), (384, 130), (1024, 7)])
-@pytest.mark.parametrize("rows", [1, 3, 4, 5, MOST_ROWS])
+@pytest.mark.parametrize("rows", [1, 3, 4, 5, 6, 7, MOST_ROWS])
 def test_few_rows_are_multiplied_as_by_torch(calls, rows, inputs, outputs, bias):
     layer, states = nn.Linear(inputs, outputs, bias=bias), rows_of(rows, inputs)
     found = multiply(layer, states)
@@ -75,6 +75,16 @@ def test_few_rows_are_multiplied_as_by_torch(calls, rows, inputs, outputs, bias)
     assert (found - layer.double()(states.double())).abs().max() < 1e-6 * inputs**0.5
     layer.float()
     assert torch.equal(found, torch.cat([multiply(layer, row[None]) for row in states]))
+
+
+def test_a_head_takes_more_rows(calls):
+    for outputs, asked in ((8 * 16, 1), (8 * 16 - 1, 0)):
+        layer, states = nn.Linear(16, outputs), rows_of(MOST_OF_HEAD, 16)
+        torch.testing.assert_close(multiply(layer, states), layer(states))
+        assert len(calls) == asked
+        multiply(layer, rows_of(MOST_OF_HEAD + 1, 16))
+        assert len(calls) == asked
+        del calls[:]
 
 
 @pytest.mark.parametrize("threads", [2, 3])
