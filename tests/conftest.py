@@ -347,6 +347,18 @@ def compiler(build: Any, tmp_path_factory: pytest.TempPathFactory) -> None:
         pytest.skip("needs a C compiler that knows AVX512-BF16")
 
 
+def put_kernels_aside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compute as where the package is not installed: code that travels with a checkpoint has no compiled kernels."""
+    for name in ("attention_kernel", "decoder_kernel", "growing_cache"):
+        monkeypatch.setattr(f"hier_models.models.{name}.kernels", lambda: None)
+
+
+@pytest.fixture
+def without_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same, for all of a test."""
+    put_kernels_aside(monkeypatch)
+
+
 @pytest.fixture(scope="session")
 def compiled(build: Any, compiler: None, tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     """The kernels of this checkout."""

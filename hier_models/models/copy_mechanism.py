@@ -97,9 +97,7 @@ class CopyDecoderLayer(BartDecoderLayer):
         """Update target tokens by those before them, by the source and its sentences, then each by itself."""
         if type(cache) is EncoderDecoderCache and not kwargs and not is_compiling() and hidden_states.shape[1] == 1:
             masks = attention_mask, encoder_attention_mask, hierarchical_attention_mask
-            attentions = self._attended(*masks, source_mask)
-            are_usual = all(type(of.attention) in (BodyAttention, CopyAttention) for of in attentions)
-            found = decoder_step(self, attentions, hidden_states, cache) if are_usual else None
+            found = self._step(hidden_states, cache, *masks, source_mask)
             if found is not None:
                 return found if self.copies else found[0]
         attention, norm = self.self_attn, self.self_attn_layer_norm
@@ -123,17 +121,25 @@ class CopyDecoderLayer(BartDecoderLayer):
         hidden_states = after(self, norm, hidden_states, feed_forward(self, before(self, norm, hidden_states)))
         return (hidden_states, *copied) if copied else hidden_states
 
-    def _attended(self, mask: Any, source_mask: Any, upper_mask: Any, may_be_copied: Any) -> list[Attended]:
-        """Its attentions, in their order."""
-        found = [
+    def _step(
+        self,
+        hidden_states: torch.Tensor,
+        cache: EncoderDecoderCache,
+        mask: Any,
+        of_source: Any,
+        of_upper: Any,
+        copied: Any,
+    ) -> tuple[torch.Tensor, ...] | None:
+        """Update one token of each target by a kernel of the whole layer, if there is one that takes it."""
+        copied = copied if self.copies else None
+        attentions = [
             Attended(self.self_attn, self.self_attn_layer_norm, mask),
-            Attended(
-                self.encoder_attn, self.encoder_attn_layer_norm, source_mask, may_be_copied if self.copies else None
-            ),
+            Attended(self.encoder_attn, self.encoder_attn_layer_norm, of_source, copied),
         ]
         if self.has_hierarchy:
-            found.append(Attended(self.hierarchical_attn, self.hierarchical_attn_layer_norm, upper_mask))
-        return found
+            attentions.append(Attended(self.hierarchical_attn, self.hierarchical_attn_layer_norm, of_upper))
+        is_usual = all(type(of.attention) in (BodyAttention, CopyAttention) for of in attentions)
+        return decoder_step(self, attentions, hidden_states, cache) if is_usual else None
 
     def attend(
         self, attention: nn.Module, norm: nn.LayerNorm, hidden_states: torch.Tensor, mask: Any, **kwargs: Any

@@ -5,7 +5,7 @@
 
 import ctypes
 import functools
-from typing import Any, cast
+from typing import Any
 
 import torch
 from transformers.cache_utils import Cache, DynamicCache, DynamicLayer
@@ -21,12 +21,14 @@ LEAST_OF_THREAD = 2**19  # numbers moved, for which it is worth waking one up
 class GrowingLayer(DynamicLayer):
     """Keys and values of a layer, `(batch, heads, tokens, head_dim)`, as the beginning of larger tensors."""
 
-    def __init__(self) -> None:
+    def __init__(self, found: list[Any] | None = None) -> None:
         super().__init__()
         self.rooms: list[torch.Tensor] = []  # of keys and of values, (batch, heads, room, head_dim)
         self.written = [0]  # tokens that the rooms hold; shared by shallow copies, which share the rooms
         # Which row wrote each token, (batch, tokens up to the last reordering); None where others read the rooms too.
         self.origins: torch.Tensor | None = None
+        # What a reordering moves, found last, with what it was found of: all layers of a cache mostly move alike.
+        self.found: list[Any] = [] if found is None else found
 
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
@@ -69,22 +71,18 @@ class GrowingLayer(DynamicLayer):
         self.keys, self.values = (room[:, :, :tokens] for room in self.rooms)
         self.written[0] = tokens
 
-    def reorder_cache(self, beam_idx: torch.LongTensor, known: dict[Any, Any] | None = None) -> None:
+    def reorder_cache(self, beam_idx: torch.LongTensor) -> None:
         """Give each beam what the beam has written that it goes on from, with the room behind it.
 
         Beams of a document have most of their tokens in common. Where there is a compiled kernel, it moves the others,
-        within the room. Layers that were moved alike find alike what to move: it is `known` then.
+        within the room.
         """
         if not self._in_rooms():
             self.rooms = []
             super().reorder_cache(beam_idx)
             return
         end, sources = self.get_seq_length(), beam_idx.to(self.rooms[0].device)
-        known = {} if known is None else known
-        asked = id(self.origins), end
-        if asked not in known:
-            known[asked] = self.origins, self._first_moved(sources, end)  # held, so that no other has its id
-        _, (begin, moved, self.origins) = known[asked]
+        begin, moved, self.origins = self._first_moved(sources, end)
         if begin is None:
             self.rooms, self.written = [room.index_select(0, sources) for room in self.rooms], [end]
             self.hold(end)
@@ -112,11 +110,16 @@ class GrowingLayer(DynamicLayer):
         count = len(self.rooms[0])
         if self.origins is None or len(beam_idx) != count or not hasattr(kernels(), "move_tokens"):
             return None, 0, _no_origins(len(beam_idx))
+        for origins, until, beams, found in self.found:
+            if origins is self.origins and until == end and torch.equal(beams, beam_idx):
+                return found  # type: ignore[no-any-return]
         before = torch.cat([self.origins[:, :end], torch.arange(count)[:, None].expand(-1, end)], dim=1)[:, :end]
         origins = before.index_select(0, beam_idx)  # which refuses what is no row
         differs = origins != before
         begin = torch.where(differs.any(dim=1), differs.int().argmax(dim=1), end)
-        return begin, int((end - begin).sum()), origins
+        found = begin, int((end - begin).sum()), origins
+        self.found[:] = [(self.origins, end, beam_idx.clone(), found)]
+        return found
 
     def _enlarge(self, begin: int, end: int, like: list[torch.Tensor], old: list[Any]) -> None:
         """Copy what is there into rooms that have place up to `end`."""
@@ -142,17 +145,6 @@ def _no_origins(rows: int) -> torch.Tensor:
     """Before anything was moved, every row wrote its own tokens; of all layers the same."""
     with torch.inference_mode(False):
         return torch.empty(rows, 0, dtype=torch.int64)
-
-
-def reorder(cache: Cache, beam_idx: torch.Tensor) -> None:
-    """Give each beam what the beam has written that it goes on from, in all layers of a cache."""
-    beams: Any = beam_idx
-    if type(cache) is not DynamicCache or not all(type(layer) is GrowingLayer for layer in cache.layers):
-        cache.reorder_cache(beams)
-        return
-    known: dict[Any, Any] = {}
-    for layer in cast("list[GrowingLayer]", cache.layers):
-        layer.reorder_cache(beams, known)
 
 
 def _move(room: torch.Tensor, sources: torch.Tensor, begin: torch.Tensor, end: int, moved: int) -> None:
@@ -182,4 +174,5 @@ def let_grow(cache: Cache | None) -> None:
     if type(cache) is not DynamicCache or cache.offloading or torch.compiler.is_compiling():
         return
     if all(type(layer) is DynamicLayer and not layer.is_initialized for layer in cache.layers):
-        cache.layers = [GrowingLayer() for _ in cache.layers]
+        found: list[Any] = []
+        cache.layers = [GrowingLayer(found) for _ in cache.layers]

@@ -18,7 +18,7 @@ from transformers.utils.deprecation import deprecate_kwarg
 from .bart_body import with_rows
 from .copy_mechanism import CLOSED, CopyGate, mix_log_probabilities
 from .decoder_kernel import multiply
-from .growing_cache import let_grow, reorder
+from .growing_cache import let_grow
 from .input_checks import check_labels
 from .losses import token_loss
 from .model_outputs import CopyLMOutput, takes
@@ -122,7 +122,7 @@ class Seq2SeqHead(WritesTargets, nn.Module):
     def _reorder_cache(self, cache: Cache, beam_idx: torch.Tensor) -> Cache:
         """Move what each beam has written; what a document's beams see of it is the same for all, and stays."""
         moved = cache.self_attention_cache if isinstance(cache, EncoderDecoderCache) else cache
-        reorder(moved, beam_idx)
+        moved.reorder_cache(cast(torch.LongTensor, beam_idx))
         return cache
 
     def predict(

@@ -370,7 +370,7 @@ def assert_same(got: Any, want: Any, tolerance: float) -> None:
 
 
 @pytest.mark.parametrize("name", PARAMETERS)
-def test_it_works_where_hier_models_is_not_installed(name, made, tmp_path):
+def test_it_works_where_hier_models_is_not_installed(name, made, tmp_path, without_kernels):
     """What it computes and writes, and the lines of its card."""
     case = CASES[name]
     folder = hier_models.export(*made, tmp_path / "check.point-1")

@@ -249,3 +249,26 @@ def test_models_write_the_same(beams, monkeypatch):
     assert {type(layer) for layer in found.cache.self_attention_cache.layers} == {GrowingLayer}
     monkeypatch.setattr("hier_models.models.seq2seq_head.let_grow", lambda cache: None)
     assert torch.equal(model.generate(ids, **asked).sequences, found.sequences)
+
+
+@torch.no_grad()
+def test_layers_of_a_cache_find_once_what_moves(kernel, monkeypatch):
+    cache, plain = DynamicCache(config=BartConfig(decoder_layers=3)), [DynamicLayer() for _ in range(3)]
+    let_grow(cache)
+    beams, generator = torch.arange(6), torch.Generator().manual_seed(2)
+    found, select = [], torch.Tensor.index_select
+    monkeypatch.setattr(
+        torch.Tensor, "index_select", lambda *given: found.append(given[0].dtype) or select(*given)
+    )  # of origins, once a step; of keys where they are copied
+    for step in range(5):
+        for number, layers_of_both in enumerate(zip(cache.layers, plain, strict=True)):
+            for layer in layers_of_both:
+                layer.update(*states(1, seed=10 * step + number))
+        beams.copy_(torch.randint(0, 6, (6,), generator=generator))  # in place: what was found is of other beams
+        del found[:]
+        cache.reorder_cache(beams)
+        assert found.count(torch.int64) == 1
+        for layer in plain:
+            layer.reorder_cache(beams)
+        for pair in zip(cache.layers, plain, strict=True):
+            same(pair)
