@@ -70,14 +70,19 @@ def step_is_fast(
     if torch.compiler.is_compiling():  # a traced program must not depend on the sizes below
         return False
     queries, keys = query.shape[2], key.shape[2]
-    is_plain = type(mask) is torch.Tensor and mask.dtype == torch.bool and mask.device == query.device
     return (
         queries <= MOST_OF_STEP
-        and (mask is None or (is_plain and mask.dim() == 4 and mask.shape[3] == keys and mask.stride(3) == 1))
+        and (mask is None or is_plain_mask(mask, keys, query.device))
         and (queries == 1 or mask is not None or not (attention.is_causal or kwargs.get("is_causal")))
         and _is_usual(attention, query, key, value, **kwargs)
         and kernel_takes(query, key, value, what="step")
     )
+
+
+def is_plain_mask(mask: Any, keys: int, device: torch.device) -> bool:
+    """Whether the kernels of a step read a mask: a byte for each key, side by side."""
+    is_plain = type(mask) is torch.Tensor and mask.dtype == torch.bool and mask.device == device
+    return is_plain and mask.dim() == 4 and mask.shape[3] == keys and mask.stride(3) == 1
 
 
 def _is_usual(attention: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, **kwargs: Any) -> bool:

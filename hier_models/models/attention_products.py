@@ -247,9 +247,13 @@ def made_again(
 
 def _is_plain(linear: nn.Module) -> bool:
     """Whether nothing but a product happens in a layer: no adapter, hook, offloading or shard of a weight."""
-    hooks = (linear._forward_hooks, linear._forward_pre_hooks, linear._backward_hooks, linear._backward_pre_hooks)
     is_linear = type(linear) is nn.Linear and type(linear.weight) is nn.Parameter
-    return is_linear and not any(hooks) and "forward" not in vars(linear)
+    return is_linear and is_as_made(linear) and not (linear._backward_hooks or linear._backward_pre_hooks)
+
+
+def is_as_made(module: nn.Module) -> bool:
+    """Whether nothing was put before, behind or in the place of what a module does forwards."""
+    return not (module._forward_hooks or module._forward_pre_hooks or "forward" in module.__dict__)
 
 
 class _ThenLinear(torch.autograd.Function):

@@ -9,7 +9,6 @@ import functools
 import operator
 import weakref
 from collections.abc import Callable, Sequence
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import torch
@@ -17,9 +16,10 @@ from torch import nn
 from transformers.activations import GELUActivation
 from transformers.cache_utils import EncoderDecoderCache
 
-from .attention_kernel import HEAD_DIMS, bytes_between, variant_of
+from .attention_kernel import HEAD_DIMS, bytes_between, is_plain_mask, variant_of
+from .attention_products import is_as_made
 from .growing_cache import GrowingLayer
-from .kernels import kernels, run_parts
+from .kernels import functions_of, kernels, run_parts
 from .torch_kernels import is_watched
 
 
@@ -30,6 +30,7 @@ WHOLE = 16  # numbers; rows have a multiple of them
 LEAST_OF_THREAD = 2**19  # weights, for which it is worth waking one up
 LEAST_OF_NORMS = 2**16  # numbers, likewise
 MOST_OF_LAYER = 2**21  # weights of its largest part, for which one thread is enough
+SIGNATURES = {"linear_float32": (4, 5), "norm_float32": (5, 2, 1), "decoder_layer": (2,), "gelu_float32": (1, 1)}
 
 
 Held = tuple[dict[str, Any], str, Any]  # a dictionary of a module's, a name in it, and what it has there
@@ -40,7 +41,6 @@ class Other(NamedTuple):
 
     tensors_of: Callable[[Any], Sequence[Held] | None]  # weight, sums, scales and bias, if they are what they read
     kernels: Callable[[], tuple[Any, int]]  # its own functions, and how many rows they take
-    activation_of: Callable[[Any], Any]
 
 
 LINEARS: dict[type, Other] = {}
@@ -83,20 +83,7 @@ class _Step(ctypes.Structure):
 @functools.lru_cache(2)
 def _functions(library: Any, variant: str) -> Any:
     """The kernels of a variant, unless the library is an older one, without them."""
-    arguments = {
-        "linear_float32": [ctypes.c_void_p] * 4 + [ctypes.c_long] * 5,
-        "norm_float32": [ctypes.c_void_p] * 5 + [ctypes.c_long] * 2 + [ctypes.c_float],
-        "decoder_layer": [ctypes.c_void_p] * 2,
-        "gelu_float32": [ctypes.c_void_p, ctypes.c_long],
-    }
-    found = SimpleNamespace()
-    for name, types in arguments.items():
-        function = getattr(library, name + variant, None)
-        if function is None:
-            return None
-        function.argtypes = types
-        setattr(found, name, function)
-    return found
+    return functions_of(library, variant, SIGNATURES)
 
 
 def _kernels(states: torch.Tensor) -> Any:
@@ -113,14 +100,9 @@ def _is_plain(tensor: Any) -> bool:
     return type(tensor) in (torch.Tensor, nn.Parameter) and tensor.is_cpu and tensor.dtype == torch.float32
 
 
-def _is_as_made(module: nn.Module) -> bool:
-    """Whether nothing was put before, behind or in the place of what a module does."""
-    return not (module._forward_hooks or module._forward_pre_hooks or "forward" in module.__dict__)
-
-
 def _tensors_of(layer: nn.Module) -> Sequence[Held] | None:
     """What a kernel reads of a linear layer: weight, sums, scales and bias; None if it does not take it."""
-    if not _is_as_made(layer):
+    if not is_as_made(layer):
         return None
     if type(layer) is not nn.Linear:
         return LINEARS[type(layer)].tensors_of(layer) if type(layer) in LINEARS else None
@@ -176,7 +158,7 @@ def add_and_norm(norm: nn.LayerNorm, states: torch.Tensor, update: torch.Tensor 
 
 def _norm_of(norm: nn.Module, width: int) -> Any:
     """What a kernel reads of a norm; None if it does not take it."""
-    if type(norm) is not nn.LayerNorm or norm.normalized_shape != (width,) or width % WHOLE or not _is_as_made(norm):
+    if type(norm) is not nn.LayerNorm or norm.normalized_shape != (width,) or width % WHOLE or not is_as_made(norm):
         return None
     if not all(_is_plain(tensor) and tensor.is_contiguous() for tensor in (norm.weight, norm.bias)):
         return None
@@ -217,17 +199,17 @@ class _Plan:
             and all(map(operator.is_, parts, self.parts))
             and all(own.get(name) is of for own, name, of in self.held)
             and [(of.data_ptr(), of.dtype) for of in self.tensors] == self.places
-            and all(map(_is_as_made, self.modules))
+            and all(map(is_as_made, self.modules))
         )
 
     def _made(self, layer: Any, attentions: Sequence[Attended], library: Any) -> Any:
         first, other, activation = attentions[0].attention, LINEARS.get(type(layer.fc1)), layer.activation_fn
         width, heads = first.embed_dim, first.num_heads
-        self.held.append((layer._modules, "activation_fn", activation))
+        taken_in = layer.fc1._modules.get("activation")  # into the layer before it, and replaced by nothing
+        self.held += (layer._modules, "activation_fn", activation), (layer.fc1._modules, "activation", taken_in)
+        activation = taken_in if type(activation) is nn.Identity else activation
         if other is not None:
             self.int8, self.most_rows = other.kernels()
-            activation = other.activation_of(layer.fc1) if type(activation) is nn.Identity else activation
-            self.held.append((layer.fc1._modules, "activation", activation))
         is_usual = all(of.attention.num_heads == heads for of in attentions) and width // heads in HEAD_DIMS
         if not is_usual or type(activation) is not GELUActivation:
             raise _NotTakenError
@@ -316,7 +298,7 @@ def decoder_step(
 
 def _is_usual(attention: Any) -> bool:
     """Whether an attention is what the kernel computes."""
-    return not attention.training and attention.config._attn_implementation == "sdpa" and _is_as_made(attention)
+    return not attention.training and attention.config._attn_implementation == "sdpa" and is_as_made(attention)
 
 
 def _fill_in(made: Any, of: Attended, rows: int, heads: int, cache: EncoderDecoderCache, held: list[Any]) -> bool:
@@ -345,11 +327,9 @@ def _fill_in(made: Any, of: Attended, rows: int, heads: int, cache: EncoderDecod
     strides = [*bytes_between(keys), *bytes_between(values)]
     mask, may_be_copied = of.mask, of.may_be_copied
     if mask is not None:
-        if type(mask) is not torch.Tensor or mask.dtype != torch.bool or not mask.is_cpu or mask.shape[-1] != tokens:
+        if not is_plain_mask(mask, tokens, keys.device):
             return False
         mask = mask.expand(documents, heads, rows // documents, tokens)
-        if mask.stride(-1) != 1:
-            return False
         strides += bytes_between(mask)
     if may_be_copied is not None:
         may_be_copied = (may_be_copied != 0).contiguous()

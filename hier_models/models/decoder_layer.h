@@ -122,6 +122,19 @@ INLINE int attend_rows(const attention_layer *of, const float *queries, float *f
                   of->tokens, 0, of->documents * heads, (float)of->scale);
 }
 
+/* What is read of rows, where norms stand before: their norms. */
+INLINE const float *before(const layer_step *layer, const norm_layer *norm, float *normal, const float *rows) {
+    if (!layer->is_before) return rows;
+    NORM(normal, rows, NULL, norm->weight, norm->bias, layer->rows, layer->width, (float)norm->epsilon);
+    return normal;
+}
+
+/* Add to rows, with a norm, where norms stand behind. */
+INLINE void after(const layer_step *layer, const norm_layer *norm, float *rows, const float *update) {
+    if (layer->is_before) for (long at = 0; at < layer->rows * layer->width; at++) rows[at] += update[at];
+    else NORM(rows, rows, update, norm->weight, norm->bias, layer->rows, layer->width, (float)norm->epsilon);
+}
+
 /* Update rows (rows, width); 1 where there is no memory, and some of it is done. */
 int DECODER_LAYER(const layer_step *layer, float *rows) {
     const long width = layer->width, expanded = layer->expand.outputs, head_dim = width / layer->heads;
@@ -132,10 +145,7 @@ int DECODER_LAYER(const layer_step *layer, float *rows) {
     int failed = 0;
     for (long number = 0; number < layer->count && !failed; number++) {
         const attention_layer *of = layer->attentions + number;
-        const norm_layer *norm = &of->norm;
-        if (layer->is_before)
-            NORM(normal, rows, NULL, norm->weight, norm->bias, layer->rows, width, (float)norm->epsilon);
-        const float *read_by = layer->is_before ? normal : rows;
+        const float *read_by = before(layer, &of->norm, normal, rows);
         if (of->is_own) {
             failed |= apply(layer, &of->key, read_by, states);
             write_token(of->keys, of->strides, of->tokens - 1, states, layer->rows, layer->heads, head_dim);
@@ -147,18 +157,13 @@ int DECODER_LAYER(const layer_step *layer, float *rows) {
         if (of->copied && head_dim == 32) failed |= find_copied(of, states, layer->rows, width, 32);
         else if (of->copied) failed |= find_copied(of, states, layer->rows, width, 64);
         failed |= apply(layer, &of->out, update, states);
-        if (layer->is_before) for (long at = 0; at < all; at++) rows[at] += states[at];
-        else NORM(rows, rows, states, norm->weight, norm->bias, layer->rows, width, (float)norm->epsilon);
+        after(layer, &of->norm, rows, states);
     }
     if (!failed) {
-        const norm_layer *norm = &layer->norm;
-        if (layer->is_before)
-            NORM(normal, rows, NULL, norm->weight, norm->bias, layer->rows, width, (float)norm->epsilon);
-        failed |= apply(layer, &layer->expand, layer->is_before ? normal : rows, states);
+        failed |= apply(layer, &layer->expand, before(layer, &layer->norm, normal, rows), states);
         layer->gelu(states, layer->rows * expanded);
         failed |= apply(layer, &layer->contract, states, update);
-        if (layer->is_before) for (long at = 0; at < all; at++) rows[at] += update[at];
-        else NORM(rows, rows, update, norm->weight, norm->bias, layer->rows, width, (float)norm->epsilon);
+        after(layer, &layer->norm, rows, update);
     }
     free(normal);
     return failed;

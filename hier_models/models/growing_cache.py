@@ -49,7 +49,7 @@ class GrowingLayer(DynamicLayer):
             self.rooms = []
             return super().update(key_states, value_states, *args, **kwargs)
         end = begin + key_states.shape[-2]
-        if not self._in_rooms() or self.written[0] != begin or self.rooms[0].shape[-2] < end:
+        if self.make_room(end - begin) is None:
             self._enlarge(begin, end, new, old)
         for larger, states in zip(self.rooms, new, strict=True):
             larger[:, :, begin:end] = states

@@ -8,9 +8,10 @@ import ctypes
 import functools
 import itertools
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -29,6 +30,22 @@ def kernels() -> ctypes.CDLL | None:
         return ctypes.CDLL(str(Path(__file__).with_name("libkernels.so")))
     except OSError:
         return None
+
+
+def functions_of(library: Any, ending: str, signatures: Mapping[str, tuple[int, ...]]) -> Any:
+    """Functions of a library, whose names there end so, unless it is an older one, without them.
+
+    A signature counts the pointers of a function, then its whole numbers, then others.
+    """
+    found = SimpleNamespace()
+    for name, counts in signatures.items():
+        function = getattr(library, name + ending, None)
+        if function is None:
+            return None
+        kinds = zip((ctypes.c_void_p, ctypes.c_long, ctypes.c_float), counts, strict=False)
+        function.argtypes = [kind for kind, count in kinds for _ in range(count)]
+        setattr(found, name, function)
+    return found
 
 
 def run_calls(run: Callable[[Any], None], calls: Sequence[Any]) -> None:

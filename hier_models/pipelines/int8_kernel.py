@@ -5,10 +5,8 @@ gets alone, but for GELU (1e-6), which is theirs for any number of rows. Where t
 are not used.
 """
 
-import ctypes
 import functools
 import operator
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import torch
@@ -17,7 +15,7 @@ from torch import nn
 from ..models.attention_kernel import kernel_takes
 from ..models.attention_products import cpu_has
 from ..models.decoder_kernel import LINEARS, Held, Other
-from ..models.kernels import AVX2, INSTRUCTIONS, kernels, run_parts
+from ..models.kernels import AVX2, INSTRUCTIONS, functions_of, kernels, run_parts
 from ..models.torch_kernels import is_watched, tries_well
 from .int8_hier import Int8Linear
 
@@ -101,14 +99,7 @@ def find_kernels() -> Kernels:
 
 def functions(library: Any, variant: str) -> Any:
     """Those of a variant by their names in `SIGNATURES`, unless the library is an older one, without them."""
-    found = SimpleNamespace()
-    for name, (pointers, numbers) in SIGNATURES.items():
-        function = getattr(library, name + variant, None)
-        if function is None:
-            return None
-        function.argtypes = [ctypes.c_void_p] * pointers + [ctypes.c_long] * numbers
-        setattr(found, name, function)
-    return found
+    return functions_of(library, variant, SIGNATURES)
 
 
 @torch.no_grad()
@@ -164,7 +155,7 @@ def _few() -> tuple[Any, int]:
     return find_kernels()[:2]
 
 
-LINEARS[Int8Linear] = Other(_tensors_of, _few, operator.attrgetter("activation"))
+LINEARS[Int8Linear] = Other(_tensors_of, _few)
 
 
 def _are_as_made(
