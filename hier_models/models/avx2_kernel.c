@@ -18,6 +18,8 @@ bits, two neighbours at once. In memory weights keep 8 bits: that is what few ro
 #define PAIR 2   /* and outputs: 8 sums stay in registers */
 #define HIGH 6   /* many rows that are multiplied together */
 #define PANEL 16 /* and outputs: 12 sums stay in registers */
+#define FEWEST 8 /* rows for which weights are read as they lie */
+#define LINE 64  /* bytes that are fetched from memory together */
 #define SIDE 64  /* outputs, and inputs, that pipelines/int8_kernel.py lays out together */
 #define CACHED (1 << 16) /* numbers of rows that are multiplied before the next */
 #define LOG2E 1.44269504f
@@ -100,47 +102,6 @@ INLINE int32_t sum_up(__m256i of) {
     return _mm_cvtsi128_si32(_mm_add_epi32(pairs, _mm_shuffle_epi32(pairs, 0xb1)));
 }
 
-/* Outputs `first` to `last` of rows (count, inputs), by weights (outputs, inputs); 1 where there is no memory. */
-int linear_int8_avx2(const float *rows, const int8_t *weights, const int32_t *weight_sums, const float *weight_scales,
-                     const float *bias, float *found, long count, long inputs, long outputs, long first, long last) {
-    const long stride = (inputs + DEPTH - 1) / DEPTH * DEPTH, whole = inputs / DEPTH * DEPTH;
-    int16_t *numbers = malloc(count * (2 * stride + sizeof(float)));
-    if (!numbers) return 1;
-    float *scales = (float *)(numbers + count * stride);
-    for (long row = 0; row < count; row++) scales[row] = quantize(numbers + row * stride, rows + row * inputs, inputs, 0);
-    /* Outputs that are multiplied together lie half of all apart: so each is read as one stream, which the processor
-    fetches ahead by itself, faster than it does what it is told to. */
-    const long half = (last - first + 1) / PAIR;
-    for (long output = first; output < first + half; output++) {
-        const int wide = output + half < last ? PAIR : 1;
-        const int8_t *of_outputs[PAIR] = {weights + output * inputs, weights + (output + (wide - 1) * half) * inputs};
-        int8_t rest[PAIR][DEPTH] = {{0}};
-        for (int j = 0; j < PAIR; j++) memcpy(rest[j], of_outputs[j] + whole, inputs - whole);
-        for (long row = 0; row < count; row += TILE) {
-            const int high = count - row < TILE ? (int)(count - row) : TILE;
-            const int16_t *of_rows[TILE];
-            for (int i = 0; i < TILE; i++) of_rows[i] = numbers + (row + (i < high ? i : 0)) * stride;
-            __m256i sums[TILE][PAIR];
-            for (int i = 0; i < TILE * PAIR; i++) sums[i / PAIR][i % PAIR] = _mm256_setzero_si256();
-            for (long at = 0; at < whole; at += DEPTH) {
-                const int8_t *some[PAIR] = {of_outputs[0] + at, of_outputs[1] + at};
-                multiply(sums, of_rows, some, at);
-            }
-            if (whole < inputs) multiply(sums, of_rows, (const int8_t *[PAIR]){rest[0], rest[1]}, whole);
-            for (int i = 0; i < high; i++)
-                for (int j = 0; j < wide; j++) {
-                    const float scaled = (float)sum_up(sums[i][j]) * scales[row + i];
-                    const long at = output + j * half;
-                    const float weight_scale = weight_scales[at];
-                    found[(row + i) * outputs + at] =
-                        bias ? __builtin_fmaf(scaled, weight_scale, bias[at]) : scaled * weight_scale;
-                }
-        }
-    }
-    free(numbers);
-    return 0;
-}
-
 /* Turn 8 vectors of 8 pairs of weights, so that rows become columns. */
 INLINE void turn(__m128i of[8]) {
     __m128i pairs[8], fours[8];
@@ -159,30 +120,37 @@ INLINE void turn(__m128i of[8]) {
     }
 }
 
-/* Panels `first` to `last` of SIDE outputs of weights (outputs, inputs), in the order (outputs / PANEL, inputs / 2,
-PANEL, 2); 0 is behind them. */
+/* Weights (outputs, inputs) of a panel, some of which are there, in the order (inputs / 2, PANEL, 2); 0 is behind them. */
+INLINE void lay_out(int8_t *panel, const int8_t *weights, long inputs, long outputs, long depth) {
+    for (long output = 0; output < PANEL; output += 8)
+        for (long at = 0; at < depth; at += DEPTH) {
+            const int8_t *from = weights + output * inputs + at;
+            const long outputs_there = outputs - output, inputs_there = inputs - at;
+            __m128i many[8];
+            if (outputs_there >= 8 && inputs_there >= DEPTH)
+                for (int i = 0; i < 8; i++) many[i] = _mm_loadu_si128((const __m128i *)(from + i * inputs));
+            else
+                for (int i = 0; i < 8; i++) {
+                    many[i] = _mm_setzero_si128();
+                    if (i >= outputs_there || inputs_there <= 0) continue;
+                    memcpy(&many[i], from + i * inputs, inputs_there < DEPTH ? inputs_there : DEPTH);
+                }
+            turn(many);
+            for (int i = 0; i < 8; i++) _mm_storeu_si128((__m128i *)(panel + at * PANEL + (output + i * PANEL) * 2), many[i]);
+        }
+}
+
+/* Panels of weights (outputs, inputs): of SIDE outputs, those from `first` to `last`. */
 int lay_out_int8_avx2(const int8_t *weights, int8_t *laid_out, long inputs, long outputs, long first, long last) {
     const long depth = (inputs + SIDE - 1) / SIDE * SIDE;
-    for (long output = first * SIDE; output < last * SIDE; output += 8) {
-        int8_t *to = laid_out + output / PANEL * PANEL * depth + output % PANEL * 2;
-        for (long at = 0; at < depth; at += DEPTH) {
-            __m128i many[8];
-            for (int i = 0; i < 8; i++) {
-                const int8_t *from = weights + (output + i) * inputs + at;
-                const long there = output + i < outputs ? inputs - at : 0;
-                many[i] = _mm_setzero_si128();
-                if (there >= DEPTH) many[i] = _mm_loadu_si128((const __m128i *)from);
-                else if (there > 0) memcpy(&many[i], from, there);
-            }
-            turn(many);
-            for (int i = 0; i < 8; i++) _mm_storeu_si128((__m128i *)(to + (at / 2 + i) * PANEL * 2), many[i]);
-        }
-    }
+    for (long output = first * SIDE; output < last * SIDE; output += PANEL)
+        lay_out(laid_out + output * depth, weights + output * inputs, inputs, outputs - output, depth);
     return 0;
 }
 
-/* HIGH rows times a panel of weights. */
-INLINE void multiply_panel(int32_t *products, const int16_t *const rows[HIGH], const int8_t *panel, long depth) {
+/* HIGH rows times a panel of weights; where it is inlined, gcc has its sums wait for memory. */
+static __attribute__((noinline)) void multiply_panel(int32_t *products, const int16_t *const rows[HIGH],
+                                                     const int8_t *panel, long depth) {
     __m256i sums[HIGH][2];
 #pragma GCC unroll 6
     for (int i = 0; i < HIGH; i++) sums[i][0] = sums[i][1] = _mm256_setzero_si256();
@@ -250,6 +218,83 @@ INLINE void finish(void *found, const int32_t *products, float scale, const int3
 
 #define LINEAR_ROWS linear_int8_rows_avx2
 #include "int8_rows.h"
+
+/* Outputs `first` to `last` of rows that were brought to int8, panel by panel; each is laid out when its turn comes, and
+fetched from memory while the one before it is multiplied. */
+INLINE int multiply_panels(const int16_t *numbers, const float *scales, const int8_t *weights,
+                           const int32_t *weight_sums, const float *weight_scales, const float *bias, float *found,
+                           long count, long inputs, long outputs, long first, long last) {
+    const long depth = (inputs + DEPTH - 1) / DEPTH * DEPTH;
+    int8_t *panel = malloc(depth * PANEL);
+    if (!panel) return 1;
+    for (long output = first; output < last; output += PANEL) {
+        const long wide = last - output < PANEL ? last - output : PANEL;
+        const char *next = (const char *)(weights + (output + wide) * inputs);
+        const long ahead = last - output - wide < PANEL ? 0 : PANEL * inputs;
+        lay_out(panel, weights + output * inputs, inputs, wide, depth);
+        for (long row = 0; row < count; row += HIGH) {
+            for (long at = ahead * row / count; at < ahead * (row + HIGH) / count; at += LINE)
+                _mm_prefetch(next + at, _MM_HINT_T1);
+            const int high = count - row < HIGH ? (int)(count - row) : HIGH;
+            const int16_t *of_rows[HIGH];
+            for (int i = 0; i < HIGH; i++) of_rows[i] = numbers + (row + (i < high ? i : 0)) * depth;
+            int32_t products[HIGH * PANEL];
+            multiply_panel(products, of_rows, panel, depth);
+            for (int i = 0; i < high; i++)
+                finish(found + (row + i) * outputs + output, products + i * PANEL, scales[row + i], weight_sums + output,
+                       weight_scales + output, bias ? bias + output : NULL, wide, 0, 0);
+        }
+    }
+    free(panel);
+    return 0;
+}
+
+/* Outputs `first` to `last` of rows (count, inputs), by weights (outputs, inputs); 1 where there is no memory. */
+int linear_int8_avx2(const float *rows, const int8_t *weights, const int32_t *weight_sums, const float *weight_scales,
+                     const float *bias, float *found, long count, long inputs, long outputs, long first, long last) {
+    const long stride = (inputs + DEPTH - 1) / DEPTH * DEPTH, whole = inputs / DEPTH * DEPTH;
+    int16_t *numbers = malloc(count * (2 * stride + sizeof(float)));
+    if (!numbers) return 1;
+    float *scales = (float *)(numbers + count * stride);
+    for (long row = 0; row < count; row++) scales[row] = quantize(numbers + row * stride, rows + row * inputs, inputs, 0);
+    if (count > FEWEST) {
+        const int failed = multiply_panels(numbers, scales, weights, weight_sums, weight_scales, bias, found, count, inputs,
+                                           outputs, first, last);
+        free(numbers);
+        return failed;
+    }
+    /* Outputs that are multiplied together lie half of all apart: so each is read as one stream, which the processor
+    fetches ahead by itself, faster than it does what it is told to. */
+    const long half = (last - first + 1) / PAIR;
+    for (long output = first; output < first + half; output++) {
+        const int wide = output + half < last ? PAIR : 1;
+        const int8_t *of_outputs[PAIR] = {weights + output * inputs, weights + (output + (wide - 1) * half) * inputs};
+        int8_t rest[PAIR][DEPTH] = {{0}};
+        for (int j = 0; j < PAIR; j++) memcpy(rest[j], of_outputs[j] + whole, inputs - whole);
+        for (long row = 0; row < count; row += TILE) {
+            const int high = count - row < TILE ? (int)(count - row) : TILE;
+            const int16_t *of_rows[TILE];
+            for (int i = 0; i < TILE; i++) of_rows[i] = numbers + (row + (i < high ? i : 0)) * stride;
+            __m256i sums[TILE][PAIR];
+            for (int i = 0; i < TILE * PAIR; i++) sums[i / PAIR][i % PAIR] = _mm256_setzero_si256();
+            for (long at = 0; at < whole; at += DEPTH) {
+                const int8_t *some[PAIR] = {of_outputs[0] + at, of_outputs[1] + at};
+                multiply(sums, of_rows, some, at);
+            }
+            if (whole < inputs) multiply(sums, of_rows, (const int8_t *[PAIR]){rest[0], rest[1]}, whole);
+            for (int i = 0; i < high; i++)
+                for (int j = 0; j < wide; j++) {
+                    const float scaled = (float)sum_up(sums[i][j]) * scales[row + i];
+                    const long at = output + j * half;
+                    const float weight_scale = weight_scales[at];
+                    found[(row + i) * outputs + at] =
+                        bias ? __builtin_fmaf(scaled, weight_scale, bias[at]) : scaled * weight_scale;
+                }
+        }
+    }
+    free(numbers);
+    return 0;
+}
 
 /* Sums of 8 vectors, in their order. */
 INLINE __m256 sum_each(const __m256 *of) {

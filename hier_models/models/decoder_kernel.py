@@ -25,6 +25,7 @@ from .torch_kernels import is_watched
 
 MOST_ROWS = 32  # with more, torch's products in float32 are as fast, but
 MOST_OF_HEAD = 64  # where outputs are many times as many as inputs, as of a vocabulary
+MOST_SHARED = 64  # of a layer, divided by the threads, of which it takes one
 BEAMS = 4  # that are few for any number of threads
 WHOLE = 16  # numbers; rows have a multiple of them
 LEAST_OF_THREAD = 2**19  # weights, for which it is worth waking one up
@@ -274,7 +275,8 @@ def decoder_step(
     if plan is None or made_for is not library or not plan.holds(layer, attentions):
         plan = _Plan(layer, attentions, library)
         _plans[layer] = library, plan
-    if plan.step is None or rows > max(BEAMS, plan.most_rows // threads):
+    most_rows = plan.most_rows if threads == 1 else max(BEAMS, min(plan.most_rows, MOST_SHARED) // threads)
+    if plan.step is None or rows > most_rows:
         return None
     step = _Step.from_buffer_copy(plan.step)  # other threads have their own
     if width != step.width or (threads > 1 and width * step.expand.outputs > MOST_OF_LAYER):

@@ -23,8 +23,8 @@ from .int8_hier import Int8Linear
 FEW_ROWS = 64  # for which weights are read as they lie
 FEW_ROWS_OF_AMX = 16  # which multiplies many rows faster; so few wait for the weights
 MANY_ROWS = 256  # for which weights are laid out; with those between, torch's operators are as fast
-FEW_ROWS_OF_AVX2 = 32  # with which torch's operators are slow; what are not few are many
-LEAST_OF_THREAD = 2**21  # weights, for which it is worth waking one up
+FEW_ROWS_OF_AVX2 = 192  # what are not few are many
+LEAST_OF_THREAD = 2**21  # weights of four rows, for which it is worth waking one up
 LEAST_OF_GELU = 2**16  # numbers, likewise
 SIDE = 64  # outputs, and inputs, that are laid out together
 TOGETHER = 6  # rows, of many
@@ -52,7 +52,8 @@ def multiply_fast(layer: Int8Linear, states: torch.Tensor, found: torch.Tensor) 
         return False
     count, (library, few_rows, many_rows) = states.numel() // layer.in_features, find_kernels()
     threads = torch.get_num_threads()
-    pieces = max(1, min(threads, layer.in_features * layer.out_features // LEAST_OF_THREAD))
+    weights = layer.in_features * layer.out_features * max(1, count // 4)
+    pieces = max(1, min(threads, weights // LEAST_OF_THREAD))
     is_few = count <= max(1, few_rows * pieces // threads)
     is_many = count >= many_rows and not is_few
     has_gelu = layer.activation is not None  # that of other numbers of rows must be the same to the bit
@@ -109,12 +110,12 @@ def _agree(library: Any) -> bool:
     for parameter in (linear.weight, linear.bias):
         parameter.copy_(torch.linspace(-9, 9, parameter.numel(), dtype=torch.float32).sin().view_as(parameter))
     layer = Int8Linear(linear, is_tied=False)
-    rows = torch.linspace(-50, 70, 700, dtype=torch.float32).cos().view(7, 100)
-    wanted, found = torch.empty(7, 24), torch.empty(7, 24)
+    rows = torch.linspace(-50, 70, 1000, dtype=torch.float32).cos().view(10, 100)
+    wanted, found = torch.empty(10, 24), torch.empty(10, 24)
     layer.multiply(rows, wanted)
-    for run in (_run_few, _run_many):
-        run(library, layer, rows, found.zero_(), pieces=1)
-        if not torch.equal(found, wanted):
+    for run, some in ((_run_few, 4), (_run_few, len(rows)), (_run_many, len(rows))):  # very few go a way of their own
+        run(library, layer, rows[:some], found[:some].zero_(), pieces=1)
+        if not torch.equal(found[:some], wanted[:some]):
             return False
     _run_gelu(library, found, threads=1)
     return torch.allclose(found, nn.functional.gelu(wanted), rtol=0, atol=1e-6)

@@ -109,7 +109,7 @@ def with_operators(layer, rows, dtype=None):
 
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize(("inputs", "outputs"), SHAPES)
-@pytest.mark.parametrize("rows", [1, 3, 4, 5, 64, 256, 265])
+@pytest.mark.parametrize("rows", [1, 3, 4, 5, 8, 9, 64, 256, 265])
 def test_the_compiled_kernel_gives_every_bit(kernel_calls, rows, inputs, outputs, bias):
     torch.manual_seed(rows)
     layer = Int8Linear(nn.Linear(inputs, outputs, bias=bias), is_tied=False)
@@ -345,7 +345,7 @@ def test_how_many_rows_they_take(found_anew, monkeypatch, cpu, few, many):
     assert found.library.gelu_float32 is getattr(library, f"gelu_float32{'_avx2' * (cpu == 'avx2')}")
 
 
-@pytest.mark.parametrize("rows", [1, int8_kernel.FEW_ROWS_OF_AVX2, int8_kernel.FEW_ROWS_OF_AVX2 + 1, 200])
+@pytest.mark.parametrize("rows", [1, 32, int8_kernel.FEW_ROWS_OF_AVX2, int8_kernel.FEW_ROWS_OF_AVX2 + 1, 200])
 def test_with_avx2_torchs_operators_are_not_asked(kernel_calls, monkeypatch, rows):
     kernels = int8_kernel.find_kernels()._replace(few_rows=int8_kernel.FEW_ROWS_OF_AVX2, many_rows=0)
     monkeypatch.setattr(int8_kernel, "find_kernels", lambda: kernels)
