@@ -19,7 +19,6 @@ bits, two neighbours at once. In memory weights keep 8 bits: that is what few ro
 #define HIGH 6   /* many rows that are multiplied together */
 #define PANEL 16 /* and outputs: 12 sums stay in registers */
 #define FEWEST 8 /* rows for which weights are read as they lie */
-#define LINE 64  /* bytes that are fetched from memory together */
 #define SIDE 64  /* outputs, and inputs, that pipelines/int8_kernel.py lays out together */
 #define CACHED (1 << 16) /* numbers of rows that are multiplied before the next */
 #define LOG2E 1.44269504f
@@ -232,18 +231,8 @@ INLINE int multiply_panels(const int16_t *numbers, const float *scales, const in
         const char *next = (const char *)(weights + (output + wide) * inputs);
         const long ahead = last - output - wide < PANEL ? 0 : PANEL * inputs;
         lay_out(panel, weights + output * inputs, inputs, wide, depth);
-        for (long row = 0; row < count; row += HIGH) {
-            for (long at = ahead * row / count; at < ahead * (row + HIGH) / count; at += LINE)
-                _mm_prefetch(next + at, _MM_HINT_T1);
-            const int high = count - row < HIGH ? (int)(count - row) : HIGH;
-            const int16_t *of_rows[HIGH];
-            for (int i = 0; i < HIGH; i++) of_rows[i] = numbers + (row + (i < high ? i : 0)) * depth;
-            int32_t products[HIGH * PANEL];
-            multiply_panel(products, of_rows, panel, depth);
-            for (int i = 0; i < high; i++)
-                finish(found + (row + i) * outputs + output, products + i * PANEL, scales[row + i], weight_sums + output,
-                       weight_scales + output, bias ? bias + output : NULL, wide, 0, 0);
-        }
+        multiply_rows(numbers, scales, panel, depth, next, ahead, weight_sums + output, weight_scales + output,
+                      bias ? bias + output : NULL, found + output, 0, 0, count, outputs, wide);
     }
     free(panel);
     return 0;
