@@ -84,11 +84,19 @@ class GrowingLayer(DynamicLayer):
         end, sources = self.get_seq_length(), beam_idx.to(self.rooms[0].device)
         begin, moved, self.origins = self._first_moved(sources, end)
         if begin is None:
-            self.rooms, self.written = [room.index_select(0, sources) for room in self.rooms], [end]
-            self.hold(end)
+            self._select(sources, end)
         else:
             for room in self.rooms:
                 _move(room, sources, begin, end, moved)
+
+    def batch_select_indices(self, indices: torch.Tensor) -> None:
+        """Keep some of the rows."""
+        if not self._in_rooms():
+            self.rooms = []
+            super().batch_select_indices(indices)
+            return
+        self.origins = None if self.origins is None else self.origins.index_select(0, indices.to(self.origins.device))
+        self._select(indices, self.get_seq_length())
 
     def reset(self) -> None:
         """Forget all."""
@@ -101,6 +109,11 @@ class GrowingLayer(DynamicLayer):
         branch = type(self)()
         branch.__dict__.update(self.__dict__)
         return branch
+
+    def _select(self, rows: torch.Tensor, end: int) -> None:
+        """Have new rooms of these rows, with `end` tokens."""
+        self.rooms, self.written = [room.index_select(0, rows.to(room.device)) for room in self.rooms], [end]
+        self.hold(end)
 
     def _first_moved(self, beam_idx: torch.Tensor, end: int) -> tuple[torch.Tensor | None, int, torch.Tensor]:
         """The first token of each row that differs in the one that it goes on from, and how many tokens are moved.
@@ -167,6 +180,19 @@ def _move(room: torch.Tensor, sources: torch.Tensor, begin: torch.Tensor, end: i
 
 def _kind(states: torch.Tensor) -> tuple[Any, ...]:
     return *states.shape[:2], states.shape[-1], states.dtype, states.device
+
+
+def select_rows(cache: Cache, rows: torch.Tensor) -> None:
+    """Keep some of a cache's rows, in all layers; those that moved alike go on to."""
+    chosen: list[tuple[Any, Any]] = []
+    layers: list[Any] = cache.layers
+    for layer in layers:
+        before = getattr(layer, "origins", None)
+        layer.batch_select_indices(rows.to(layer.keys.device))
+        if before is not None and getattr(layer, "origins", None) is not None:
+            alike = [after for of, after in chosen if of is before]
+            chosen.append((before, layer.origins))
+            layer.origins = alike[0] if alike else layer.origins
 
 
 def let_grow(cache: Cache | None) -> None:

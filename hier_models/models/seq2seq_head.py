@@ -22,6 +22,7 @@ from .growing_cache import let_grow
 from .input_checks import check_labels
 from .losses import token_loss
 from .model_outputs import CopyLMOutput, takes
+from .shrinking_batch import ShrinksBatch, current_batch
 
 
 # Score of copying where there is nothing to copy: a probability of 0 in any number format.
@@ -62,7 +63,7 @@ class WritesTargets:
         return shift_tokens_right(labels, self.config.pad_token_id, self.config.decoder_start_token_id)
 
 
-class Seq2SeqHead(WritesTargets, nn.Module):
+class Seq2SeqHead(ShrinksBatch, WritesTargets, nn.Module):
     """BART's head, and the gate between generating and copying; stands before `PreTrainedModel` among the bases."""
 
     _tied_weights_keys = {"lm_head.weight": "model.shared.weight"}
@@ -121,8 +122,8 @@ class Seq2SeqHead(WritesTargets, nn.Module):
 
     def _reorder_cache(self, cache: Cache, beam_idx: torch.Tensor) -> Cache:
         """Move what each beam has written; what a document's beams see of it is the same for all, and stays."""
-        moved = cache.self_attention_cache if isinstance(cache, EncoderDecoderCache) else cache
-        moved.reorder_cache(cast(torch.LongTensor, beam_idx))
+        moved, batch = cache.self_attention_cache if isinstance(cache, EncoderDecoderCache) else cache, current_batch()
+        moved.reorder_cache(cast(torch.LongTensor, beam_idx if batch is None else batch.reordered(beam_idx)))
         return cache
 
     def predict(
