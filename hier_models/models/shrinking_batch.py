@@ -39,10 +39,9 @@ class ShrinkingBatch:
         self.unfinished: torch.Tensor | None = None  # (documents,), of the whole batch
         self._shrunk: dict[str, tuple[Any, Any]] = {}  # inputs of several steps, as they were and as they are
 
-    def note(self, unfinished: Any) -> None:
+    def note(self, unfinished: torch.Tensor) -> None:
         """Take what a beam search found out: which documents' targets may still become better, (documents, 1)."""
-        if type(unfinished) is torch.Tensor and unfinished.dtype == torch.bool:
-            self.unfinished = unfinished.flatten()
+        self.unfinished = unfinished.flatten()
 
     def shrink(self, inputs: dict[str, Any], input_ids: torch.Tensor) -> dict[str, Any]:
         """Leave of a step's inputs, and of the cache in them, what belongs to documents that are not done."""
@@ -75,21 +74,21 @@ class ShrinkingBatch:
     def _take_out(self, cache: EncoderDecoderCache) -> None:
         if self.unfinished is None:
             return
+        count = len(self.documents)
         left = self.unfinished.to(self.documents.device)[self.documents].nonzero()[:, 0]
-        done = len(self.documents) - len(left)
-        if not len(left) or done * LEAST_SHARE < len(self.documents) or not done:
+        if len(left) in (0, count) or (count - len(left)) * LEAST_SHARE < count:
             return
-        rows = (left[:, None] * self.each + torch.arange(self.each)).flatten()  # among those that were left
+        rows = self._rows_of(left)
         select_rows(cache.self_attention_cache, rows)
-        layers: list[Any] = cache.cross_attention_cache.layers
-        for layer in layers:
-            if layer.is_initialized:  # one row for all of a document's, or one for each of them
-                layer.batch_select_indices(
-                    (left if len(layer.keys) == len(self.documents) else rows).to(layer.keys.device)
-                )
+        layers: list[Any] = [layer for layer in cache.cross_attention_cache.layers if layer.is_initialized]
+        for layer in layers:  # of which a document has one row, or one for each of its targets
+            layer.batch_select_indices((left if len(layer.keys) == count else rows).to(layer.keys.device))
         self.documents = self.documents[left]
-        self.rows = (self.documents[:, None] * self.each + torch.arange(self.each)).flatten()
+        self.rows = self._rows_of(self.documents)
         self._shrunk.clear()
+
+    def _rows_of(self, documents: torch.Tensor) -> torch.Tensor:
+        return (documents[:, None] * self.each + torch.arange(self.each)).flatten()
 
     def _left_of(self, name: str, value: Any) -> Any:
         if isinstance(value, torch.Tensor) and value.dim():
@@ -122,10 +121,8 @@ class ShrinksBatch:
             return cast(Any, super())._beam_search(input_ids, *args, **kwargs)
 
     def _sample(self, input_ids: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-        ends, encoded = (
-            getattr(kwargs.get("generation_config"), "_eos_token_tensor", None),
-            kwargs.get("encoder_outputs"),
-        )
+        ends = getattr(kwargs.get("generation_config"), "_eos_token_tensor", None)
+        encoded = kwargs.get("encoder_outputs")
         documents = 0 if ends is None or not encoded else len(encoded[0])
         with _shrinking(input_ids, documents, ends, **kwargs):
             return cast(Any, super())._sample(input_ids, *args, **kwargs)
@@ -156,13 +153,10 @@ def _shrinking(
     synced_gpus: bool = False,
     **_: Any,
 ) -> Iterator[None]:
-    """Have the batch of a search shrink, if nobody sees rows of documents that are done.
-
-    That is: their scores, states or cache, or by a criterion of the user's.
-    """
-    caches = (
-        [cache.self_attention_cache, cache.cross_attention_cache] if isinstance(cache, EncoderDecoderCache) else []
-    )
+    """Have the batch of a search shrink, if nobody sees rows of documents that are done, or says when they are."""
+    caches: list[Any] = []
+    if isinstance(cache, EncoderDecoderCache) and not cache.get_seq_length():  # none that the user made
+        caches = [cache.self_attention_cache, cache.cross_attention_cache]
     may_shrink = (
         documents > 1
         and caches
