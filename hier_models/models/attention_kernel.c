@@ -158,6 +158,9 @@ STEP(step_float32_64, 64, 0)
 #define LINEAR linear_float32
 #include "linear.h"
 
+#define MIX mix_float32
+#include "copying.h"
+
 #define NORM norm_float32
 #define DECODER_LAYER decoder_layer
 #define STEP_OF(HEAD_DIM) step_float32_##HEAD_DIM

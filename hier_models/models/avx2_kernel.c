@@ -421,6 +421,9 @@ ATTEND(attend_float32_64_avx2, 64, 0)
 #define LINEAR linear_float32_avx2
 #include "linear.h"
 
+#define MIX mix_float32_avx2
+#include "copying.h"
+
 #define NORM norm_float32_avx2
 #define DECODER_LAYER decoder_layer_avx2
 #define STEP_OF(HEAD_DIM) step_float32_##HEAD_DIM##_avx2

@@ -27,7 +27,7 @@ from .bart_body import (
     keys_and_values,
     recorded,
 )
-from .decoder_kernel import Attended, decoder_step, multiply
+from .decoder_kernel import Attended, decoder_step, mix, multiply
 from .losses import parts
 from .model_outputs import CopyDecoderOutput
 
@@ -184,6 +184,9 @@ def mix_log_probabilities(
     if logits.shape[1] > 1 and not is_compiling():
         mixed: torch.Tensor = _Mix.apply(logits, gate, weights, source_ids)
         return mixed
+    found = mix(logits, gate, weights, source_ids) if logits.shape[1] == 1 else None
+    if found is not None:
+        return found
     generated = logits.log_softmax(dim=-1, dtype=wide)
     if logits.shape[1] == 1 and not generated.requires_grad:  # a step of generation: less work than sorting the source
         generated += nn.functional.logsigmoid(-gate)

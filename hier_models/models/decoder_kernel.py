@@ -31,7 +31,13 @@ WHOLE = 16  # numbers; rows have a multiple of them
 LEAST_OF_THREAD = 2**19  # weights, for which it is worth waking one up
 LEAST_OF_NORMS = 2**16  # numbers, likewise
 MOST_OF_LAYER = 2**21  # weights of its largest part, for which one thread is enough
-SIGNATURES = {"linear_float32": (4, 5), "norm_float32": (5, 2, 1), "decoder_layer": (2,), "gelu_float32": (1, 1)}
+SIGNATURES = {
+    "linear_float32": (4, 5),
+    "norm_float32": (5, 2, 1),
+    "mix_float32": (5, 3),
+    "decoder_layer": (2,),
+    "gelu_float32": (1, 1),
+}
 
 
 Held = tuple[dict[str, Any], str, Any]  # a dictionary of a module's, a name in it, and what it has there
@@ -164,6 +170,30 @@ def _norm_of(norm: nn.Module, width: int) -> Any:
     if not all(_is_plain(tensor) and tensor.is_contiguous() for tensor in (norm.weight, norm.bias)):
         return None
     return _Norm(_address(norm.weight), _address(norm.bias), norm.eps)
+
+
+def mix(
+    scores: torch.Tensor,  # (rows, 1, vocab_size)
+    gate: torch.Tensor,  # (rows, 1, 1)
+    weights: torch.Tensor,  # (rows, 1, source)
+    source_ids: torch.Tensor,  # (rows, source)
+) -> torch.Tensor | None:  # (rows, 1, vocab_size)
+    """Logarithms of what is generated and what is copied, by `copying.h`, where a kernel takes them."""
+    library, (rows, _, size) = _kernels(scores), scores.shape
+    if library is None or not all(map(_is_plain, (gate, weights))) or not scores.numel():
+        return None
+    held = *(of.contiguous() for of in (scores, gate, weights, source_ids.long())), torch.empty_like(scores)
+    tokens, is_taken = source_ids.shape[1], True
+
+    def run(part: tuple[int, int], held: Any = held) -> None:
+        # What is `held` stays in memory as long as a thread writes into it, also after an interrupt.
+        nonlocal is_taken
+        first, last = part
+        pointers = (of.data_ptr() + first * of.stride(0) * of.element_size() for of in held)
+        is_taken &= not library.mix_float32(*pointers, last - first, size, tokens)
+
+    run_parts(run, rows, max(1, min(torch.get_num_threads(), rows, scores.numel() // LEAST_OF_THREAD)))
+    return held[-1] if is_taken else None  # torch says what is wrong
 
 
 class Attended(NamedTuple):

@@ -136,7 +136,8 @@ class Seq2SeqHead(ShrinksBatch, WritesTargets, nn.Module):
         """Turn the decoder's states into logits, and a loss if there are labels."""
         hidden_states = outputs["last_hidden_state"]
         logits = multiply(self.lm_head, hidden_states)  # (batch, target, vocab_size)
-        logits = logits + self.final_logits_bias.to(logits.device, logits.dtype)
+        bias = self.final_logits_bias.to(logits.device, logits.dtype)
+        logits = logits + bias if logits.requires_grad else logits.add_(bias)
         gate, copy_attentions = None, outputs.get("copy_attentions")
         if getattr(self.config, "use_copy", False):
             gate = self.copy_gate(hidden_states)  # (batch, target, 1)

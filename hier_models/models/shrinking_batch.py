@@ -4,6 +4,7 @@ Transformers' searches go on with every row until the last one is done. Here the
 still matter; of the others it says that padding is next, which no search looks at.
 """
 
+import operator
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -80,8 +81,10 @@ class ShrinkingBatch:
             return
         rows = self._rows_of(left)
         select_rows(cache.self_attention_cache, rows)
-        layers: list[Any] = [layer for layer in cache.cross_attention_cache.layers if layer.is_initialized]
-        for layer in layers:  # of which a document has one row, or one for each of its targets
+        layers: list[Any] = cache.cross_attention_cache.layers
+        for layer in filter(
+            operator.attrgetter("is_initialized"), layers
+        ):  # of which a document has one row, or one for each of its targets
             layer.batch_select_indices((left if len(layer.keys) == count else rows).to(layer.keys.device))
         self.documents = self.documents[left]
         self.rows = self._rows_of(self.documents)

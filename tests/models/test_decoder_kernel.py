@@ -14,6 +14,7 @@ from transformers.cache_utils import DynamicCache, EncoderDecoderCache, StaticCa
 from hier_models.models import attention_kernel, copy_mechanism, decoder_kernel
 from hier_models.models.attention_products import cpu_has
 from hier_models.models.bart_body import BodyAttention
+from hier_models.models.copy_mechanism import mix_log_probabilities
 from hier_models.models.decoder_kernel import MOST_OF_HEAD, MOST_ROWS, add_and_norm, multiply
 from hier_models.models.growing_cache import ROOM
 from hier_models.models.kernels import AVX2, INSTRUCTIONS
@@ -75,6 +76,44 @@ def test_few_rows_are_multiplied_as_by_torch(calls, rows, inputs, outputs, bias)
     assert (found - layer.double()(states.double())).abs().max() < 1e-6 * inputs**0.5
     layer.float()
     assert torch.equal(found, torch.cat([multiply(layer, row[None]) for row in states]))
+
+
+@pytest.mark.parametrize("sharpness", [1.0, 30.0, 300.0])
+@pytest.mark.parametrize(("rows", "size", "tokens"), [(1, 10, 5), (4, 16, 1), (7, 1000, 300), (64, 2003, 40)])
+def test_what_is_copied_is_mixed_as_by_torch(calls, rows, size, tokens, sharpness, monkeypatch):
+    scores, gate = sharpness * rows_of(rows, 1, size), sharpness * rows_of(rows, 1, 1, seed=1)
+    scores[0, 0, 0] = -torch.inf  # a token that is barred
+    weights = (sharpness * rows_of(rows, 1, tokens, seed=2)).softmax(-1)
+    weights[-1] = 0  # nothing to copy
+    ids = torch.randint(0, min(size, 50), (rows, tokens), generator=torch.Generator().manual_seed(3))
+    found = mix_log_probabilities(scores, gate, weights, ids)
+    assert calls == ["mix_float32"]
+    monkeypatch.setattr(decoder_kernel, "kernels", lambda: None)
+    expected = mix_log_probabilities(*(of.double() for of in (scores, gate, weights)), ids)
+    torch.testing.assert_close(found.double(), expected, rtol=1e-6, atol=1e-5)
+
+
+def test_mixing_takes_more_threads_and_refuses_what_is_no_token(calls, monkeypatch):
+    scores, gate, weights = rows_of(5, 1, 32), rows_of(5, 1, 1, seed=1), rows_of(5, 1, 4, seed=2).softmax(-1)
+    ids = torch.arange(20).view(5, 4)
+    expected = mix_log_probabilities(scores, gate, weights, ids)
+    monkeypatch.setattr(decoder_kernel, "LEAST_OF_THREAD", 1)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    assert torch.equal(mix_log_probabilities(scores, gate, weights, ids), expected)
+    assert torch.equal(mix_log_probabilities(scores, gate, weights, ids.int()), expected)
+    assert calls == ["mix_float32"] * 5
+    for wrong in (-1, 32):
+        with pytest.raises((IndexError, RuntimeError), match="index"):
+            mix_log_probabilities(scores, gate, weights, ids.clone().index_fill_(1, torch.tensor([2]), wrong))
+
+
+def test_what_is_no_number_is_mixed_to_none(calls):
+    scores = rows_of(2, 1, 40)
+    scores[0, 0, 17] = torch.nan
+    found = mix_log_probabilities(scores, rows_of(2, 1, 1), rows_of(2, 1, 3).softmax(-1), torch.zeros(2, 3).long())
+    assert calls == ["mix_float32"]
+    assert found[0].isnan().all()
+    assert not found[1].isnan().any()
 
 
 def test_a_head_takes_more_rows(calls):
