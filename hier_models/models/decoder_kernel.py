@@ -179,21 +179,23 @@ def mix(
     source_ids: torch.Tensor,  # (rows, source)
 ) -> torch.Tensor | None:  # (rows, 1, vocab_size)
     """Logarithms of what is generated and what is copied, by `copying.h`, where a kernel takes them."""
-    library, (rows, _, size) = _kernels(scores), scores.shape
-    if library is None or not all(map(_is_plain, (gate, weights))) or not scores.numel():
+    library, (rows, _, size), tokens = _kernels(scores), scores.shape, source_ids.shape[1]
+    if library is None or not scores.numel() or not all(map(_is_plain, (gate, weights))):
         return None
-    held = *(of.contiguous() for of in (scores, gate, weights, source_ids.long())), torch.empty_like(scores)
-    tokens, is_taken = source_ids.shape[1], True
+    if gate.shape != (rows, 1, 1) or weights.shape != (rows, 1, tokens) or source_ids.shape != (rows, tokens):
+        return None
+    read, refused = [of.contiguous() for of in (scores, gate, weights, source_ids.long())], []
+    held = *read, torch.empty_like(read[0])
 
     def run(part: tuple[int, int], held: Any = held) -> None:
         # What is `held` stays in memory as long as a thread writes into it, also after an interrupt.
-        nonlocal is_taken
         first, last = part
         pointers = (of.data_ptr() + first * of.stride(0) * of.element_size() for of in held)
-        is_taken &= not library.mix_float32(*pointers, last - first, size, tokens)
+        if library.mix_float32(*pointers, last - first, size, tokens):
+            refused.append(part)
 
     run_parts(run, rows, max(1, min(torch.get_num_threads(), rows, scores.numel() // LEAST_OF_THREAD)))
-    return held[-1] if is_taken else None  # torch says what is wrong
+    return None if refused else held[-1]  # torch says what is wrong
 
 
 class Attended(NamedTuple):

@@ -5,6 +5,7 @@
 
 import ctypes
 import functools
+import operator
 from typing import Any
 
 import torch
@@ -186,7 +187,7 @@ def select_rows(cache: Cache, rows: torch.Tensor) -> None:
     """Keep some of a cache's rows, in all layers; those that moved alike go on to."""
     chosen: list[tuple[Any, Any]] = []
     layers: list[Any] = cache.layers
-    for layer in layers:
+    for layer in filter(operator.attrgetter("is_initialized"), layers):
         before = getattr(layer, "origins", None)
         layer.batch_select_indices(rows.to(layer.keys.device))
         if before is not None and getattr(layer, "origins", None) is not None:

@@ -22,7 +22,7 @@ from .growing_cache import let_grow
 from .input_checks import check_labels
 from .losses import token_loss
 from .model_outputs import CopyLMOutput, takes
-from .shrinking_batch import ShrinksBatch, current_batch
+from .shrinking_batch import ShrinksBatch, batch_of
 
 
 # Score of copying where there is nothing to copy: a probability of 0 in any number format.
@@ -122,7 +122,7 @@ class Seq2SeqHead(ShrinksBatch, WritesTargets, nn.Module):
 
     def _reorder_cache(self, cache: Cache, beam_idx: torch.Tensor) -> Cache:
         """Move what each beam has written; what a document's beams see of it is the same for all, and stays."""
-        moved, batch = cache.self_attention_cache if isinstance(cache, EncoderDecoderCache) else cache, current_batch()
+        moved, batch = cache.self_attention_cache if isinstance(cache, EncoderDecoderCache) else cache, batch_of(cache)
         moved.reorder_cache(cast(torch.LongTensor, beam_idx if batch is None else batch.reordered(beam_idx)))
         return cache
 
@@ -136,8 +136,7 @@ class Seq2SeqHead(ShrinksBatch, WritesTargets, nn.Module):
         """Turn the decoder's states into logits, and a loss if there are labels."""
         hidden_states = outputs["last_hidden_state"]
         logits = multiply(self.lm_head, hidden_states)  # (batch, target, vocab_size)
-        bias = self.final_logits_bias.to(logits.device, logits.dtype)
-        logits = logits + bias if logits.requires_grad else logits.add_(bias)
+        logits = logits + self.final_logits_bias.to(logits.device, logits.dtype)
         gate, copy_attentions = None, outputs.get("copy_attentions")
         if getattr(self.config, "use_copy", False):
             gate = self.copy_gate(hidden_states)  # (batch, target, 1)

@@ -24,16 +24,19 @@ NEXT = 100.0  # logit of padding in rows that do not matter, where all others ar
 _batch: ContextVar["ShrinkingBatch | None"] = ContextVar("_batch", default=None)
 
 
-def current_batch() -> "ShrinkingBatch | None":
-    """The batch of the search that runs in this thread, if it may shrink."""
-    return _batch.get()
+def batch_of(cache: Any) -> "ShrinkingBatch | None":
+    """The batch of the search that runs in this thread with a cache, if it may shrink."""
+    batch = _batch.get()
+    return batch if batch is not None and batch.cache is cache else None
 
 
 class ShrinkingBatch:
     """The rows of a batch, some for each document, and the documents that the model still sees."""
 
-    def __init__(self, rows: int, begun: int, documents: int, ends: torch.Tensor | None, pad_token_id: int) -> None:
-        self.total, self.each, self.pad_token_id = rows, rows // documents, pad_token_id
+    def __init__(
+        self, cache: Any, rows: int, begun: int, documents: int, ends: torch.Tensor | None, pad_token_id: int
+    ) -> None:
+        self.cache, self.total, self.each, self.pad_token_id = cache, rows, rows // documents, pad_token_id
         self.documents = torch.arange(documents)  # of which there are still rows
         self.rows: Any = None  # these rows' numbers in the whole batch, or None for all
         self.begun, self.ends = begun, ends  # tokens of the prompt; what ends a target that is written without beams
@@ -49,7 +52,7 @@ class ShrinkingBatch:
         if self.ends is not None:
             is_done = torch.isin(input_ids[:, self.begun :], self.ends).any(dim=1)
             self.unfinished = ~is_done.view(-1, self.each).all(dim=1)
-        self._take_out(inputs["cache"])
+        self._take_out()
         if self.rows is None:
             return inputs
         return {name: self._left_of(name, value) for name, value in inputs.items()}
@@ -72,7 +75,7 @@ class ShrinkingBatch:
         found[..., self.pad_token_id] = NEXT
         return found.index_copy_(0, self.rows.to(logits.device), logits)
 
-    def _take_out(self, cache: EncoderDecoderCache) -> None:
+    def _take_out(self) -> None:
         if self.unfinished is None:
             return
         count = len(self.documents)
@@ -80,11 +83,10 @@ class ShrinkingBatch:
         if len(left) in (0, count) or (count - len(left)) * LEAST_SHARE < count:
             return
         rows = self._rows_of(left)
-        select_rows(cache.self_attention_cache, rows)
-        layers: list[Any] = cache.cross_attention_cache.layers
-        for layer in filter(
-            operator.attrgetter("is_initialized"), layers
-        ):  # of which a document has one row, or one for each of its targets
+        select_rows(self.cache.self_attention_cache, rows)
+        layers: list[Any] = self.cache.cross_attention_cache.layers
+        for layer in filter(operator.attrgetter("is_initialized"), layers):
+            # Of a document it has one row, or one for each of its targets.
             layer.batch_select_indices((left if len(layer.keys) == count else rows).to(layer.keys.device))
         self.documents = self.documents[left]
         self.rows = self._rows_of(self.documents)
@@ -115,31 +117,27 @@ class ShrinksBatch:
     def prepare_inputs_for_generation(self, input_ids: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """Return what `generate` gives the model at a step."""
         prepared: dict[str, Any] = cast(Any, super()).prepare_inputs_for_generation(input_ids, *args, **kwargs)
-        batch = current_batch()
+        batch = batch_of(prepared.get("cache"))
         return prepared if batch is None else batch.shrink(prepared, input_ids)
 
     def _beam_search(self, input_ids: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-        beams = getattr(kwargs.get("generation_config"), "num_beams", 1)
-        with _shrinking(input_ids, len(input_ids) // beams, None, **kwargs):
+        with _shrinking(self, input_ids, getattr(kwargs.get("generation_config"), "num_beams", 1), **kwargs):
             return cast(Any, super())._beam_search(input_ids, *args, **kwargs)
 
     def _sample(self, input_ids: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-        ends = getattr(kwargs.get("generation_config"), "_eos_token_tensor", None)
-        encoded = kwargs.get("encoder_outputs")
-        documents = 0 if ends is None or not encoded else len(encoded[0])
-        with _shrinking(input_ids, documents, ends, **kwargs):
+        with _shrinking(self, input_ids, None, **kwargs):
             return cast(Any, super())._sample(input_ids, *args, **kwargs)
 
     @staticmethod
     def _check_early_stop_heuristic(*args: Any, **kwargs: Any) -> torch.Tensor:
         unfinished: torch.Tensor = GenerationMixin._check_early_stop_heuristic(*args, **kwargs)
-        if (batch := current_batch()) is not None:
+        if (batch := _batch.get()) is not None:
             is_full = kwargs["is_sent_finished"].all(dim=1, keepdim=True)
             batch.note(unfinished & ~is_full if kwargs["early_stopping"] is True else unfinished)
         return unfinished
 
     def _update_model_kwargs_for_generation(self, outputs: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        if (batch := current_batch()) is not None:  # the search wants logits of all rows
+        if (batch := batch_of(outputs.get("cache"))) is not None:  # the search wants logits of all rows
             outputs.logits = batch.whole(outputs.logits)
         updated: dict[str, Any] = cast(Any, super())._update_model_kwargs_for_generation(outputs, *args, **kwargs)
         return updated
@@ -147,31 +145,40 @@ class ShrinksBatch:
 
 @contextmanager
 def _shrinking(
+    model: Any,
     input_ids: torch.Tensor,
-    documents: int,
-    ends: torch.Tensor | None,
+    beams: int | None,
     generation_config: Any = None,
     stopping_criteria: Any = (),
+    encoder_outputs: Any = None,
     cache: Any = None,
     synced_gpus: bool = False,
     **_: Any,
 ) -> Iterator[None]:
     """Have the batch of a search shrink, if nobody sees rows of documents that are done, or says when they are."""
-    caches: list[Any] = []
-    if isinstance(cache, EncoderDecoderCache) and not cache.get_seq_length():  # none that the user made
+    (rows, begun), pad, caches = input_ids.shape, getattr(generation_config, "_pad_token_tensor", None), list[Any]()
+    padding = -1 if pad is None else int(pad)
+    is_own = not getattr(cache, "_is_user_defined", False)
+    if isinstance(cache, EncoderDecoderCache) and is_own and not cache.get_seq_length():
         caches = [cache.self_attention_cache, cache.cross_attention_cache]
+    encoded = len(encoder_outputs[0]) if isinstance(encoder_outputs, dict) else 0  # states of documents, or of rows
+    documents = encoded if beams is None else rows // beams
+    ends = [of.eos_token_id for of in stopping_criteria if type(of) is EosTokenCriteria]
     may_shrink = (
         documents > 1
+        and encoded in (documents, rows)
         and caches
+        and 0 <= padding < model.config.vocab_size
+        and (beams is not None or ends)
         and not (synced_gpus or generation_config.return_dict_in_generate or torch.compiler.is_compiling())
         and all(type(of) in (MaxLengthCriteria, MaxTimeCriteria, EosTokenCriteria) for of in stopping_criteria)
         and all(type(part) is DynamicCache and not part.offloading for part in caches)
         and all(type(layer) in (DynamicLayer, GrowingLayer) for part in caches for layer in part.layers)
+        and not any(module._forward_pre_hooks for module in model.modules())  # as PEFT's, with an adapter for each row
     )
-    pad, batch = getattr(generation_config, "_pad_token_tensor", None), None
-    if may_shrink and pad is not None:
-        rows, begun = input_ids.shape
-        batch = ShrinkingBatch(rows, begun, documents, ends, int(pad))
+    batch = None
+    if may_shrink:
+        batch = ShrinkingBatch(cache, rows, begun, documents, torch.cat(ends) if beams is None else None, padding)
     token = _batch.set(batch)
     try:
         yield

@@ -7,6 +7,8 @@ import torch
 from transformers import (
     BartConfig,
     DynamicCache,
+    EncoderDecoderCache,
+    EosTokenCriteria,
     GenerationMixin,
     MaxTimeCriteria,
     StoppingCriteria,
@@ -92,6 +94,26 @@ class Never(StoppingCriteria):
         return torch.zeros(len(input_ids), dtype=torch.bool)
 
 
+def hat_bart():
+    """One that ends targets at different times, documents for it, and how many rows it sees in each step."""
+    case = CASES["hat_bart"]
+    model = make_model(case)
+    model.final_logits_bias[:, model.config.eos_token_id] += 2.5
+    return model, collate(case, [case.make_document(length, seed) for seed, length in enumerate(LENGTHS)])
+
+
+@pytest.mark.parametrize("beams", [1, 3])
+def test_in_float32_kernels_of_few_rows_find_the_same(beams, monkeypatch):
+    model, batch = hat_bart()
+    batch = {name: tensor.repeat(4, *(1 for _ in tensor.shape[1:])) for name, tensor in batch.items()}  # 24 documents
+    found, rows = generate(model, batch, num_beams=beams), count_rows(model, monkeypatch)
+    assert torch.equal(found, generate(model, batch, num_beams=beams))
+    assert rows[0] == 24 * beams
+    assert rows[-1] <= 12 * beams
+    monkeypatch.setattr(shrinking_batch, "_shrinking", lambda *given, **named: contextlib.nullcontext())
+    assert torch.equal(found, generate(model, batch, num_beams=beams))
+
+
 @pytest.mark.parametrize("beams", [1, 3])
 @pytest.mark.parametrize(
     ("asked", "shrinks"),
@@ -107,30 +129,80 @@ class Never(StoppingCriteria):
     ids=["usual", "max_time", "own_criterion", "dict", "scores", "no_cache", "static"],
 )
 def test_where_somebody_sees_all_rows_all_stay(beams, asked, shrinks, monkeypatch):
-    case = CASES["hat_bart"]
-    model = make_model(case)
-    model.final_logits_bias[:, model.config.eos_token_id] += 2.5
+    model, batch = hat_bart()
     rows = count_rows(model, monkeypatch)
-    batch = collate(case, [case.make_document(length, seed) for seed, length in enumerate(LENGTHS)])
     generate(model, batch, num_beams=beams, **asked)
     assert (len(set(rows)) > 1) == shrinks
 
 
-def test_where_transformers_does_not_say_who_is_done_all_stay(monkeypatch):
-    case = CASES["hat_bart"]
-    model = make_model(case)
-    model.final_logits_bias[:, model.config.eos_token_id] += 2.5
+@pytest.mark.parametrize("beams", [1, 3])
+def test_a_cache_of_the_user_keeps_all_rows(beams):
+    model, batch = hat_bart()
+    cache = EncoderDecoderCache(DynamicCache(), DynamicCache())
+    generate(model, batch, num_beams=beams, cache=cache)
+    assert len(cache.self_attention_cache.layers[0].keys) == beams * len(LENGTHS)
+
+
+def test_a_hook_sees_all_rows(monkeypatch):
+    model, batch = hat_bart()
     rows = count_rows(model, monkeypatch)
-    batch = collate(case, [case.make_document(length, seed) for seed, length in enumerate(LENGTHS)])
+    model.get_decoder().layers[0].register_forward_pre_hook(lambda *given: None)
+    generate(model, batch, num_beams=3)
+    assert len(set(rows)) == 1
+
+
+def test_where_transformers_does_not_say_who_is_done_all_stay(monkeypatch):
+    model, batch = hat_bart()
+    rows = count_rows(model, monkeypatch)
     own = GenerationMixin._check_early_stop_heuristic
     monkeypatch.setattr(type(model), "_check_early_stop_heuristic", staticmethod(own), raising=False)
     generate(model, batch, num_beams=3)
     assert len(set(rows)) == 1
 
 
+def test_ends_are_those_of_the_criteria(monkeypatch):
+    model, batch = hat_bart()
+    end = {"stopping_criteria": StoppingCriteriaList([EosTokenCriteria(7)])}
+    found = generate(model, batch, num_beams=1, **end)
+    monkeypatch.setattr(shrinking_batch, "_shrinking", lambda *given, **named: contextlib.nullcontext())
+    assert torch.equal(found, generate(model, batch, num_beams=1, **end))
+
+
+@pytest.mark.parametrize("beams", [1, 3])
+def test_encoder_outputs_that_are_given(beams, monkeypatch):
+    model, batch = hat_bart()
+    expected, rows = generate(model, batch, num_beams=beams), count_rows(model, monkeypatch)
+    encoded = model.get_encoder()(**batch)
+    for outputs in (encoded, encoded.to_tuple()):
+        found = generate(model, batch, num_beams=beams, encoder_outputs=outputs)
+        assert torch.equal(found, expected)
+        assert (len(set(rows)) > 1) == (outputs is encoded)
+        rows.clear()
+
+
+def test_a_source_with_several_prompts(monkeypatch):
+    model, batch = hat_bart()
+    one = {name: tensor[:1] for name, tensor in batch.items()}
+    start = model.config.decoder_start_token_id
+    prompts = torch.tensor([[start, token] for token in (5, 6, 7, 8)])
+    rows = count_rows(model, monkeypatch)
+    assert len(generate(model, one, num_beams=3, decoder_input_ids=prompts)) == 4
+    assert len(set(rows)) == 1
+
+
+@pytest.mark.parametrize("search", ["beams", "greedy", "samples"])
+def test_a_cache_of_another_kind_stays_whole(search, monkeypatch):
+    case = CASES["ham"]
+    model = make_model(case)
+    model.final_logits_bias[:, model.config.eos_token_id] += 1.5
+    rows = count_rows(model, monkeypatch)
+    generate(model, collate(case, [case.make_document(length, length) for length in LENGTHS]), **SEARCHES[search])
+    assert len(set(rows)) == 1
+
+
 def test_few_of_many_that_are_done_stay_for_a_while():
-    batch = ShrinkingBatch(rows=20, begun=1, documents=20, ends=None, pad_token_id=0)
-    inputs = {"cache": None, "decoder_input_ids": torch.arange(20)[:, None]}
+    batch = ShrinkingBatch(None, rows=20, begun=1, documents=20, ends=None, pad_token_id=0)
+    inputs = {"decoder_input_ids": torch.arange(20)[:, None]}
     unfinished = torch.ones(20, 1, dtype=torch.bool)
     unfinished[:2] = False
     batch.note(unfinished)
