@@ -10,7 +10,6 @@ from transformers import (
     EncoderDecoderCache,
     EosTokenCriteria,
     GenerationMixin,
-    MaxTimeCriteria,
     StoppingCriteria,
     StoppingCriteriaList,
 )
@@ -119,7 +118,7 @@ def test_in_float32_kernels_of_few_rows_find_the_same(beams, monkeypatch):
     ("asked", "shrinks"),
     [
         ({}, True),
-        ({"stopping_criteria": StoppingCriteriaList([MaxTimeCriteria(1000.0)])}, True),
+        ({"max_time": 1000.0}, True),
         ({"stopping_criteria": StoppingCriteriaList([Never()])}, False),
         ({"return_dict_in_generate": True}, False),
         ({"return_dict_in_generate": True, "output_scores": True}, False),
