@@ -5,7 +5,6 @@
 
 import ctypes
 import functools
-import operator
 from typing import Any
 
 import torch
@@ -96,7 +95,7 @@ class GrowingLayer(DynamicLayer):
             self.rooms = []
             super().batch_select_indices(indices)
             return
-        self.origins = None if self.origins is None else self.origins.index_select(0, indices.to(self.origins.device))
+        self.origins = _no_origins(len(indices))
         self._select(indices, self.get_seq_length())
 
     def reset(self) -> None:
@@ -181,19 +180,6 @@ def _move(room: torch.Tensor, sources: torch.Tensor, begin: torch.Tensor, end: i
 
 def _kind(states: torch.Tensor) -> tuple[Any, ...]:
     return *states.shape[:2], states.shape[-1], states.dtype, states.device
-
-
-def select_rows(cache: Cache, rows: torch.Tensor) -> None:
-    """Keep some of a cache's rows, in all layers; those that moved alike go on to."""
-    chosen: list[tuple[Any, Any]] = []
-    layers: list[Any] = cache.layers
-    for layer in filter(operator.attrgetter("is_initialized"), layers):
-        before = getattr(layer, "origins", None)
-        layer.batch_select_indices(rows.to(layer.keys.device))
-        if before is not None and getattr(layer, "origins", None) is not None:
-            alike = [after for of, after in chosen if of is before]
-            chosen.append((before, layer.origins))
-            layer.origins = alike[0] if alike else layer.origins
 
 
 def let_grow(cache: Cache | None) -> None:

@@ -15,7 +15,7 @@ from transformers.cache_utils import DynamicCache, DynamicLayer, EncoderDecoderC
 from transformers.generation.stopping_criteria import EosTokenCriteria, MaxLengthCriteria, MaxTimeCriteria
 from transformers.generation.utils import GenerationMixin
 
-from .growing_cache import GrowingLayer, select_rows
+from .growing_cache import GrowingLayer
 
 
 LEAST_SHARE = 8  # of the documents that are left, how many are done before these are taken out, as 1 / LEAST_SHARE
@@ -37,8 +37,7 @@ class ShrinkingBatch:
         self, cache: Any, rows: int, begun: int, documents: int, ends: torch.Tensor | None, pad_token_id: int
     ) -> None:
         self.cache, self.total, self.each, self.pad_token_id = cache, rows, rows // documents, pad_token_id
-        self.documents = torch.arange(documents)  # of which there are still rows
-        self.rows: Any = None  # these rows' numbers in the whole batch, or None for all
+        self.documents, self.rows = torch.arange(documents), torch.arange(rows)  # those that the model still sees
         self.begun, self.ends = begun, ends  # tokens of the prompt; what ends a target that is written without beams
         self.unfinished: torch.Tensor | None = None  # (documents,), of the whole batch
         self._shrunk: dict[str, tuple[Any, Any]] = {}  # inputs of several steps, as they were and as they are
@@ -53,14 +52,12 @@ class ShrinkingBatch:
             is_done = torch.isin(input_ids[:, self.begun :], self.ends).any(dim=1)
             self.unfinished = ~is_done.view(-1, self.each).all(dim=1)
         self._take_out()
-        if self.rows is None:
+        if len(self.rows) == self.total:
             return inputs
         return {name: self._left_of(name, value) for name, value in inputs.items()}
 
     def reordered(self, beam_idx: torch.Tensor) -> torch.Tensor:
         """Which row each row that is left goes on from, among those that are left."""
-        if self.rows is None:
-            return beam_idx
         rows = self.rows.to(beam_idx.device)
         places = rows.new_zeros(self.total)
         places[rows] = torch.arange(len(rows), device=rows.device)
@@ -69,7 +66,7 @@ class ShrinkingBatch:
 
     def whole(self, logits: torch.Tensor) -> torch.Tensor:
         """Logits of all rows, by those that are left, (rows, 1, vocab_size)."""
-        if self.rows is None or len(logits) == self.total:
+        if len(logits) == self.total:
             return logits
         found = logits.new_zeros(self.total, *logits.shape[1:])
         found[..., self.pad_token_id] = NEXT
@@ -83,7 +80,7 @@ class ShrinkingBatch:
         if len(left) in (0, count) or (count - len(left)) * LEAST_SHARE < count:
             return
         rows = self._rows_of(left)
-        select_rows(self.cache.self_attention_cache, rows)
+        self.cache.self_attention_cache.batch_select_indices(rows)
         layers: list[Any] = self.cache.cross_attention_cache.layers
         for layer in filter(operator.attrgetter("is_initialized"), layers):
             # Of a document it has one row, or one for each of its targets.

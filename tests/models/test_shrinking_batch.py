@@ -15,7 +15,7 @@ from transformers import (
 )
 
 from hier_models.models import shrinking_batch
-from hier_models.models.growing_cache import let_grow, select_rows
+from hier_models.models.growing_cache import let_grow
 from hier_models.models.shrinking_batch import ShrinkingBatch
 from tests.cases import CASES, collate, make_model
 
@@ -94,7 +94,7 @@ class Never(StoppingCriteria):
 
 
 def hat_bart():
-    """One that ends targets at different times, documents for it, and how many rows it sees in each step."""
+    """One that ends targets at different times, and documents for it."""
     case = CASES["hat_bart"]
     model = make_model(case)
     model.final_logits_bias[:, model.config.eos_token_id] += 2.5
@@ -219,7 +219,7 @@ def test_rows_of_a_cache_are_chosen_with_their_room():
             for layer in range(2):
                 cache.update(*torch.randn(2, 6, 2, 1, 4, generator=generator), layer)
         cache.reorder_cache(order)
-    select_rows(caches[0], rows)
+    caches[0].batch_select_indices(rows)
     for chosen, whole in zip(caches[0].layers, caches[1].layers, strict=True):
         assert torch.equal(chosen.keys, whole.keys[rows])
         assert torch.equal(chosen.values, whole.values[rows])
