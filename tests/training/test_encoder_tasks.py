@@ -160,6 +160,26 @@ def test_minus_one_may_be_a_class(values, tmp_path, caplog):
     assert (scored["rows"], scored["classes"]) == (4, ["-1", "0", "1"])
 
 
+def test_numerals_are_names_or_numbers_in_all_of_the_data(values, tmp_path):
+    rows = [{"text": text, "label": number % 2} for number, text in enumerate("abcd")]
+    trained = run_task("classification", values, tmp_path, rows, classes=["1", "2"])["evaluation"]
+    assert [row["label"] for row in predictions_of(tmp_path)] == ["1", "2", "1", "2"]
+    scored = run_encoder_evaluation(str(tmp_path / "run"), str(tmp_path / "dev.jsonl"), use_cpu=True)
+    assert scored["accuracy"] == trained["accuracy"]
+    # Also where each label of the validation data would be a name.
+    ones = write(tmp_path / "ones.jsonl", rows[1::2])
+    train = {"train": str(tmp_path / "train.jsonl"), "classes": ["1", "2"], "overwrite": True}
+    run_training(load_recipe(None, {**values, **train, "task": "classification", "validation": ones}))
+    assert [row["label"] for row in predictions_of(tmp_path)] == ["2", "2"]
+    # Names are names.
+    named = [{**row, "label": row["label"] + 1} for row in rows]
+    run_task("classification", values, tmp_path, named, classes=["1", "2"], overwrite=True)
+    assert [row["label"] for row in predictions_of(tmp_path)] == ["1", "2", "1", "2"]
+    message = r"train has 1 rows with a label that is none of the classes \(1, 2\), such as '0'"
+    with pytest.raises(RecipeError, match=message):
+        run_task("classification", values, tmp_path, [*named, rows[0]], classes=["1", "2"], overwrite=True)
+
+
 @pytest.mark.parametrize("model_type", ["hat_encoder", "roberta"])
 def test_multiple_choice(values, tmp_path, model_type):
     results = run_task("multiple_choice", values, tmp_path, model_type=model_type)

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -116,15 +117,9 @@ class ClassificationTask(EncoderTask):
         return [str(number) for number in range(max(map(int, found)) + 1)] if is_numbers else sorted(found)
 
     def _inputs(self, part: str, processor: Processor) -> Any:
-        if (rows := self.rows(part)) is None:
+        if self.rows(part) is None:
             return None
-        if unknown := Counter(label for label in rows["label"] if self._number(label) is None):
-            most, _ = unknown.most_common(1)[0]
-            raise RecipeError(
-                f"classification: {part} has {unknown.total()} rows with a label that is none of the classes "
-                f"({', '.join(self._classes)}), such as {most!r}; name all of them with classes"
-            )
-        numbers = {label: self._number(label) for label in sorted(set(rows["label"]))}
+        numbers = self._numbers()
         limit = self.recipe.data.max_source_length
 
         def tokenize(batch: dict[str, list[Any]]) -> dict[str, list[Any]]:
@@ -134,12 +129,23 @@ class ClassificationTask(EncoderTask):
 
         return self.tokenized(part, tokenize)
 
-    def _number(self, label: str) -> int | None:
-        """The class of a label: its name, or its number in the order of the names."""
-        if label in self._classes:
-            return self._classes.index(label)
-        number = int(label) if label.isdecimal() else len(self._classes)
-        return number if number < len(self._classes) else None
+    def _numbers(self) -> dict[str, int]:
+        """The class of each label: its name, or its number in the order of the names, which may be numerals too."""
+        labels = {part: list(rows["label"]) for part in self.parts if (rows := self.rows(part)) is not None}
+        found = set(chain.from_iterable(labels.values()))
+        names = {name: number for number, name in enumerate(self._classes)}
+        numbers = {label: int(label) for label in sorted(found) if label.isdecimal() and int(label) < len(names)}
+        for known in (names, numbers):
+            if found <= known.keys():
+                return known
+        others = found - names.keys() - numbers.keys() or found - names.keys()
+        part = next(part for part in labels if others.intersection(labels[part]))
+        unknown = Counter(label for label in labels[part] if label in others)
+        most, _ = unknown.most_common(1)[0]
+        raise RecipeError(
+            f"classification: {part} has {unknown.total()} rows with a label that is none of the classes "
+            f"({', '.join(self._classes)}), such as {most!r}; name all of them with classes"
+        )
 
 
 def log_probabilities(predictions: Any) -> np.ndarray[Any, Any]:
