@@ -16,10 +16,11 @@ import torch
 import transformers
 from accelerate import cpu_offload
 from accelerate.utils import convert_outputs_to_fp32, extract_model_from_parallel
-from transformers import AutoConfig, Cache, DynamicCache, EncoderDecoderCache, PreTrainedModel
+from transformers import AutoConfig, Cache, DynamicCache, EncoderDecoderCache, PreTrainedModel, TrainerState
 
 import hier_models
 from hier_models.families import FAMILIES
+from hier_models.training import DropoutSchedule
 from tests import forks
 from tests.cases import BOS, CASES, EOS, Case, Document, collate, make_model
 
@@ -321,6 +322,17 @@ def test_gradient_checkpointing_gives_equal_gradients(case, model, batch, target
         model.enable_input_require_grads()
     for name, gradient in gradients(model, **inputs).items():
         assert_close(gradient, plain[name], 1e-6)
+
+
+@only(lambda case: case is not CASES["coarse_to_fine_lstm_hard"])  # whose training draws rows
+def test_a_schedule_turns_all_dropout_off(case, model, batch, target):
+    inputs, schedule = case.training_inputs(batch, target), DropoutSchedule(1)
+    model.train()
+    schedule.on_train_begin(None, TrainerState(), None, model=model)
+    schedule.on_step_begin(None, TrainerState(epoch=0.0), None)
+    assert torch.equal(model(**inputs).loss, model(**inputs).loss)
+    schedule.on_train_end(None, TrainerState(), None)
+    assert not torch.equal(model(**inputs).loss, model(**inputs).loss)
 
 
 def test_every_parameter_gets_a_gradient(case, model, batch, target):

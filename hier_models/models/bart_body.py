@@ -65,6 +65,7 @@ class BartBodyPreTrainedModel(PreTrainedModel):
         self.layers = nn.ModuleList(layers)
         if self.normalize_before:
             self.layer_norm = nn.LayerNorm(self.config.d_model)
+        self.dropout = self.config.dropout
         self.gradient_checkpointing = False
 
     def _add_positions(self, inputs_embeds: torch.Tensor, position_ids: torch.Tensor) -> torch.Tensor:
@@ -78,7 +79,7 @@ class BartBodyPreTrainedModel(PreTrainedModel):
         """Norm what was embedded, unless norms stand before the layers, and drop some."""
         if not self.normalize_before:
             hidden_states = self.layernorm_embedding(hidden_states)
-        return nn.functional.dropout(hidden_states, p=self.config.dropout, training=self.training)
+        return nn.functional.dropout(hidden_states, p=self.dropout, training=self.training)
 
     def _drops_layer(self, probability: float) -> bool:
         return self.training and probability > 0.0 and torch.rand([]).item() < probability
