@@ -127,9 +127,7 @@ def _curve(folder: Path, run: Mapping[str, Any]) -> dict[str, Any]:
     name = _metric_of_best(training)
     scored = {entry["step"]: entry[f"eval_{name}"] for entry in history if f"eval_{name}" in entry}
     found = {step: score for step, score in scored.items() if math.isfinite(score)}
-    # As in Transformers: unless it is said, less is better of losses alone.
-    said = training.get("greater_is_better")
-    better = max if (not name.endswith("loss") if said is None else said) else min
+    better = max if training.get("greater_is_better") else min  # a recipe that names no metric has the loss
     steps = max((entry["step"] for entry in history), default=0)
     best = better(found, key=lambda step: found[step]) if found else None
     before = [value for step, value in found.items() if step <= steps * 2 / 3]

@@ -155,7 +155,7 @@ def load_recipe(
     if seed is not None:
         values["seed"] = seed
     try:
-        return Recipe(*parser.parse_dict(values | _precision(values)))
+        return Recipe(*parser.parse_dict(_direction(values) | values | _precision(values)))
     except RecipeError:
         raise
     except (ValueError, TypeError) as error:  # from the arguments' own checks
@@ -291,6 +291,12 @@ def _precision(values: Mapping[str, Any]) -> dict[str, bool]:
         return {}
     # Transformers takes bf16 on a CPU only if it is told that a CPU is meant.
     return {"bf16": True, **({} if torch.accelerator.is_available() else {"use_cpu": True})}
+
+
+def _direction(values: Mapping[str, Any]) -> dict[str, bool]:
+    """Of the tasks' metrics one is better where it is lower, which Transformers takes of losses alone."""
+    is_perplexity = str(values.get("metric_for_best_model")).removeprefix("eval_") == "perplexity"
+    return {"greater_is_better": False} if is_perplexity else {}
 
 
 def _values_of_content(content: Mapping[str, Any], path: str, parser: _RecipeParser) -> dict[str, Any]:

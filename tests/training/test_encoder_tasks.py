@@ -281,6 +281,15 @@ def test_the_rows_can_be_learned_by_heart(values, tmp_path, task, score, steps, 
     assert run_task(task, values, tmp_path)["evaluation"][score] == 100
 
 
+@pytest.mark.parametrize(("said", "best"), [({}, 4), ({"greater_is_better": True}, 2)])
+@pytest.mark.parametrize("metric", ["perplexity", "eval_perplexity"])
+def test_the_best_model_has_the_lowest_perplexity(values, tmp_path, metric, said, best):
+    values |= {"max_steps": 4, "eval_strategy": "steps", "eval_steps": 2, "save_strategy": "steps", "save_steps": 2}
+    run_task("masked_lm", values, tmp_path, load_best_model_at_end=True, metric_for_best_model=metric, **said)
+    state = json.loads((tmp_path / "run" / "trainer_state.json").read_text())
+    assert state["best_global_step"] == best
+
+
 @pytest.mark.parametrize("model_type", ["hat_encoder", "roberta"])
 def test_masked_lm(values, tmp_path, model_type):
     values |= {"model_type": model_type, "max_source_length": 64}
