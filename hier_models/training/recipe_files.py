@@ -16,6 +16,7 @@ import torch
 import yaml
 from transformers import HfArgumentParser
 
+from ..checkpoints import resolve_checkpoint
 from .arguments import SECTIONS, PrecisionError, Recipe, RecipeError, RunArguments, nearest
 from .run_metadata import has_fast_bfloat16
 from .tasks import TASKS, task_class
@@ -154,8 +155,9 @@ def load_recipe(
         values["output_dir"] = os.path.join(values["output_dir"], variant, *of_seed)
     if seed is not None:
         values["seed"] = seed
+    values = _direction(values) | _source_length(task, values) | values
     try:
-        return Recipe(*parser.parse_dict(_direction(values) | values | _precision(values)))
+        return Recipe(*parser.parse_dict(values | _precision(values)))
     except RecipeError:
         raise
     except (ValueError, TypeError) as error:  # from the arguments' own checks
@@ -291,6 +293,19 @@ def _precision(values: Mapping[str, Any]) -> dict[str, bool]:
         return {}
     # Transformers takes bf16 on a CPU only if it is told that a CPU is meant.
     return {"bf16": True, **({} if torch.accelerator.is_available() else {"use_cpu": True})}
+
+
+def _source_length(task: str, values: Mapping[str, Any]) -> dict[str, int]:
+    """As many tokens as a checkpoint that is here was trained to read; nothing is loaded from the Hub yet."""
+    name = values.get("model_name_or_path")
+    if task not in ("summarization", "book_summarization") or not name:
+        return {}
+    try:
+        config = json.loads((Path(resolve_checkpoint(name)) / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}  # whoever loads it says what is wrong with it
+    params = (config.get("task_specific_params") or {}).get("summarization") or {}
+    return {name: length for name, length in params.items() if name == "max_source_length"}
 
 
 def _direction(values: Mapping[str, Any]) -> dict[str, bool]:

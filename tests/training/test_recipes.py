@@ -255,6 +255,25 @@ def test_the_command_line_wins_over_the_file(tmp_path):
         assert recipe.generation.settings() == {"num_beams": 3}
 
 
+def test_sources_are_as_long_as_the_checkpoint_was_trained_to_read(tmp_path):
+    def length(**values):
+        return load_recipe(None, values).data.max_source_length
+
+    assert (length(), length(model_name_or_path="mini")) == (1024, 512)
+    assert length(model_name_or_path="mini", max_source_length=300) == 300
+    assert length(model_name_or_path="mini", task="denoising") == 1024
+    for content, found in (
+        ({"task_specific_params": {"summarization": {"max_source_length": 77}}}, 77),
+        ({"task_specific_params": {"translation": {"max_source_length": 77}}}, 1024),
+        ({"task_specific_params": None}, 1024),
+        ("no JSON", 1024),
+    ):
+        write(tmp_path / "config.json", content if isinstance(content, str) else json.dumps(content))
+        for task in ("summarization", "book_summarization"):
+            assert length(model_name_or_path=str(tmp_path), task=task) == found
+    assert length(model_name_or_path="facebook/bart-base") == 1024
+
+
 def test_mappings_lists_and_nothing(tmp_path):
     path = write(
         tmp_path / "a.yaml",

@@ -718,6 +718,11 @@ def test_long_documents_are_read_as_they_were_trained_on(values, tmp_path):
         config = json.loads((tmp_path / "on" / "config.json").read_text())
         reading = {"long_documents": kind, "max_source_length": 24}
         assert config["task_specific_params"]["summarization"] == reading
+    again |= {"model_name_or_path": str(tmp_path / "on"), "output_dir": str(tmp_path / "further")}
+    del values["max_source_length"], again["max_source_length"]
+    run_training(load_recipe(None, {**values, **again}))
+    config = json.loads((tmp_path / "further" / "config.json").read_text())
+    assert config["task_specific_params"]["summarization"] == reading
 
 
 def test_limits_of_documents(values, tmp_path):
