@@ -410,6 +410,8 @@ def set_accumulation(recipe: Recipe) -> None:
 
 # With these an evaluation sees every row once, in the order of the data.
 IN_ORDER = {"train_sampling_strategy": "random", "dataloader_drop_last": False, "dataloader_in_order": True}
+# What is scored is one array.
+AS_ONE = {"eval_do_concat_batches": True}
 
 
 def for_prediction(arguments: Seq2SeqTrainingArguments, **changes: Any) -> Seq2SeqTrainingArguments:
@@ -417,8 +419,7 @@ def for_prediction(arguments: Seq2SeqTrainingArguments, **changes: Any) -> Seq2S
     names = inspect.signature(type(arguments)).parameters
     values = {name: value for name, value in arguments.to_dict().items() if name in names}
     off = dict.fromkeys(("prediction_loss_only", "load_best_model_at_end", "push_to_hub"), False)
-    values |= {**IN_ORDER, **off, "eval_strategy": "no", "label_smoothing_factor": 0.0}
-    values["eval_do_concat_batches"] = True  # what is scored is one array
+    values |= {**IN_ORDER, **AS_ONE, **off, "eval_strategy": "no", "label_smoothing_factor": 0.0}
     # Some schedules of the learning rate cannot be without evaluations.
     values |= {"lr_scheduler_type": "constant", "lr_scheduler_kwargs": None, **changes}
     if arguments.device.type == "cpu":

@@ -1,7 +1,7 @@
 """The Trainer of all tasks."""
 
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any, cast
 
 import pyarrow
@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader
 from transformers import PreTrainedModel, Seq2SeqTrainer, Trainer, TrainerCallback, TrainerState
 from transformers.trainer_pt_utils import LengthGroupedSampler
 
-from .arguments import IN_ORDER, RecipeError
+from .arguments import AS_ONE, IN_ORDER, RecipeError
 from .distributed import NO_LOSS, check_zero3, prepare_sharding
 
 
@@ -65,19 +65,16 @@ class HierTrainer(Seq2SeqTrainer):
         return self._loader(super().get_test_dataloader, test_dataset)
 
     def _loader(self, make: Callable[..., DataLoader[Any]], dataset: Any) -> DataLoader[Any]:
-        training = {name: getattr(self.args, name) for name in IN_ORDER if self.in_order}
-        try:
-            for name in training:
-                setattr(self.args, name, IN_ORDER[name])
+        with _changed(self.args, IN_ORDER if self.in_order else {}):
             return make(dataset)
-        finally:
-            for name, value in training.items():
-                setattr(self.args, name, value)
 
-    def evaluation_loop(self, *args: Any, **kwargs: Any) -> Any:
+    def evaluation_loop(self, dataloader: Any, description: str, *args: Any, **kwargs: Any) -> Any:
         """Evaluate on each example once, without those that fill up the last batches of several processes."""
         self.gather_function = self.accelerator.gather_for_metrics  # `Seq2SeqTrainer` keeps them
-        return super().evaluation_loop(*args, **kwargs)
+        if description == "Prediction":  # which is scored
+            kwargs["prediction_loss_only"] = False
+        with _changed(self.args, AS_ONE):
+            return super().evaluation_loop(dataloader, description, *args, **kwargs)
 
     def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
         if state_dict is not None:  # gathered from several processes, where weights that are one are no more
@@ -116,6 +113,19 @@ class HierTrainer(Seq2SeqTrainer):
                 batch = {**batch, "labels": labels.clone()}
                 batch["labels"][rows >= self.remainder] = NO_LOSS
             yield batch
+
+
+@contextmanager
+def _changed(arguments: Any, changes: Mapping[str, Any]) -> Iterator[None]:
+    """Change arguments for a while."""
+    before = {name: getattr(arguments, name) for name in changes}
+    try:
+        for name, value in changes.items():
+            setattr(arguments, name, value)
+        yield
+    finally:
+        for name, value in before.items():
+            setattr(arguments, name, value)
 
 
 def _remainder(loader: Any) -> int:

@@ -281,6 +281,14 @@ def test_the_rows_can_be_learned_by_heart(values, tmp_path, task, score, steps, 
     assert run_task(task, values, tmp_path)["evaluation"][score] == 100
 
 
+@pytest.mark.parametrize("task", list(ROWS))
+@pytest.mark.parametrize("changes", [{"prediction_loss_only": True}, {"eval_do_concat_batches": False}], ids=list)
+def test_scores_are_of_all_predictions_whatever_evaluations_keep(values, tmp_path, task, changes):
+    values |= {"per_device_eval_batch_size": 2, "eval_strategy": "steps", "eval_steps": 1}
+    scores = run_task(task, values, tmp_path)["evaluation"]
+    assert run_task(task, values, tmp_path, overwrite=True, **changes)["evaluation"] == scores
+
+
 @pytest.mark.parametrize(("said", "best"), [({}, 4), ({"greater_is_better": True}, 2)])
 @pytest.mark.parametrize("metric", ["perplexity", "eval_perplexity"])
 def test_the_best_model_has_the_lowest_perplexity(values, tmp_path, metric, said, best):
