@@ -26,6 +26,8 @@ from .tasks import TASKS, task_class
 BASE, VARIANTS, COMPARISON = "base", "variants", "comparison"
 # Recipes may use either name; Transformers' old one is deprecated.
 _RENAMED = {f"gradient_checkpointing{end}": f"activation_checkpointing{end}" for end in ("", "_kwargs")}
+# Of Transformers text, which may be true or false.
+TEXT_OR_SWITCH = ("resume_from_checkpoint", "fsdp")
 
 # What changes a recipe: as on the command line, or name -> value.
 Overrides = Sequence[str] | Mapping[str, Any]
@@ -47,6 +49,28 @@ class _UniqueKeys(yaml.SafeLoader):
 # Numbers of YAML 1.2 such as 1e-4, which PyYAML, as YAML 1.1 has it, takes for text.
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+\.[0-9]*|[0-9]+(?=[eE]))([eE][-+]?[0-9]+)?$")
 _UniqueKeys.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("-+.0123456789"))
+
+
+class _Word(str):
+    """Yes, no, on or off: in YAML 1.1 true or false, which is what turns a switch, and else what stands there."""
+
+    __slots__ = ()
+
+
+def _bool_or_word(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> bool | _Word:
+    return loader.construct_yaml_bool(node) if node.value.lower() in ("true", "false") else _Word(node.value)
+
+
+_UniqueKeys.add_constructor("tag:yaml.org,2002:bool", _bool_or_word)
+
+
+def _switched(value: Any) -> Any:
+    """Read words as true and false, to any depth."""
+    if isinstance(value, dict):
+        return {name: _switched(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_switched(item) for item in value]
+    return value.lower() in ("yes", "on") if isinstance(value, _Word) else value
 
 
 class _RecipeParser(HfArgumentParser):
@@ -81,7 +105,11 @@ class _RecipeParser(HfArgumentParser):
         self.home(name, where)
         if value is None:
             return {}
-        field, parts = self.fields[_RENAMED.get(name, name)], value if isinstance(value, list | tuple) else [value]
+        field = self.fields[_RENAMED.get(name, name)]
+        takes_text = (field.type is str or field.choices) and name not in TEXT_OR_SWITCH
+        if isinstance(value, dict) or not takes_text:
+            value = _switched(value)
+        parts = value if isinstance(value, list | tuple) else [value]
         if field.nargs != "+" and len(parts) != 1:
             raise RecipeError(f"{where}: {name!r} takes one value, got {value!r}")
         try:
@@ -176,6 +204,8 @@ def comparison_section(path: str | os.PathLike[str]) -> dict[str, Any] | None:
     section = content.get(COMPARISON)
     if COMPARISON in content and not isinstance(section, dict):
         raise RecipeError(f"{path}: {COMPARISON} must be a mapping of names to values, got {section!r}")
+    if section and "check_overlap" in section:
+        section["check_overlap"] = _switched(section["check_overlap"])
     return section
 
 

@@ -307,6 +307,30 @@ def test_what_is_no_number_stays_text(tmp_path, text):
     assert load_recipe(tmp_path / "a.yaml").model.overrides() == {"name": text}
 
 
+def test_yes_and_no_are_words_where_text_is_meant_and_turn_switches(tmp_path):
+    """YAML 1.1, which PyYAML reads, has them be true and false everywhere."""
+    text = """
+run: {task: classification, overwrite: yes}
+model: {language: no, plain: on, config_overrides: {use_cache: off, labels: [yes, true]}}
+data: {config_name: No, streaming: off}
+classification: {classes: [yes, no, true]}
+training: {save_strategy: no, eval_on_start: YES, resume_from_checkpoint: no, output_dir: x, greater_is_better: off}
+variants: {on: {}, off: {data: {streaming: true}}}
+comparison: {check_overlap: off, twin: off}
+"""
+    (tmp_path / "a.yaml").write_text(text)
+    assert variant_names(tmp_path / "a.yaml") == ["on", "off"]
+    assert comparison_section(tmp_path / "a.yaml") == {"check_overlap": False, "twin": "off"}
+    recipe = load_recipe(tmp_path / "a.yaml", variant="on")
+    assert (recipe.model.language, recipe.data.config_name, recipe.training.save_strategy) == ("no", "No", "no")
+    assert recipe.options.classes == ["yes", "no", "true"]
+    assert (recipe.run.overwrite, recipe.model.plain, recipe.data.streaming) == (True, True, False)
+    assert recipe.model.overrides() == {"use_cache": False, "labels": [True, True]}
+    assert (recipe.training.eval_on_start, recipe.training.greater_is_better) == (True, False)
+    assert recipe.training.resume_from_checkpoint == "false"
+    assert load_recipe(tmp_path / "a.yaml", variant="off").data.streaming is True
+
+
 @pytest.mark.parametrize("name", ["gradient_checkpointing", "activation_checkpointing"])
 def test_both_names_of_gradient_checkpointing_work(tmp_path, name):
     for recipe in (
