@@ -598,6 +598,11 @@ def test_dropout_holds_after_resuming_in_the_middle_of_either_epoch(values, tmp_
             {"max_source_length": 160},
             "stride must be 0 or more and less than 95, .* max_source_length=160 .* max_question_length=64 .* got 128",
         ),
+        (
+            "question_answering",
+            {"label_smoothing_factor": 0.1},
+            "label_smoothing_factor must be 0 for question_answering",
+        ),
         ("masked_lm", {"num_beams": 2}, "generation: num_beams means nothing to masked_lm"),
         ("classification", {"streaming": True}, "data: streaming goes with masked_lm, not with classification"),
         ("masked_lm", {"streaming": True, "dropout_free_epochs": 1}, "a stream has no epochs"),

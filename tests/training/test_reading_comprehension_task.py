@@ -264,6 +264,7 @@ def test_long_questions_are_cut_and_counted(values):
         ({"max_answer_length": 0}, "max_answer_length must be at least 1"),
         ({"streaming": True}, "streaming goes with masked_lm"),
         ({"num_beams": 4}, "means nothing to reading_comprehension"),
+        ({"label_smoothing_factor": 0.1}, "label_smoothing_factor must be 0 for reading_comprehension"),
         ({"config_overrides": {**SIZES, "attention_depth": 0}}, "`attention_depth` must be at least 1"),
     ],
 )

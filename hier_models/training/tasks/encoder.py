@@ -96,6 +96,9 @@ class EncoderTask(Task):
         name = self.recipe.run.task
         if settings := self.recipe.generation.settings():
             raise RecipeError(f"generation: {next(iter(settings))} means nothing to {name} (run: task); leave it out")
+        if self.recipe.training.label_smoothing_factor and isinstance(self.options, QuestionArguments):
+            of_places = "whose loss is of the places where answers begin and end"
+            raise RecipeError(f"training: label_smoothing_factor must be 0 for {name}, {of_places}")
         if self.recipe.data.streaming and not self.can_stream:
             raise RecipeError(f"data: streaming goes with masked_lm, not with {name}")
         if self.recipe.data.streaming and self.options.dropout_free_epochs:
