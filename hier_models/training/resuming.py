@@ -123,7 +123,14 @@ def finished_run(recipe: Recipe) -> dict[str, Any] | None:
     folder = Path(recipe.training.output_dir or "")
     results, begun = _read(folder)
     if results is not None:
-        return None if _is_to_go_on(recipe, results, begun, folder) else results
+        if _is_to_go_on(recipe, results, begun, folder):
+            return None
+        held_out = getattr(recipe.options, "held_out_validation", 0)
+        has_validation = recipe.data.source_of("validation")[0] is not None or held_out
+        if recipe.training.predict_with_generate and has_validation and "evaluation" not in results:
+            unscored = "that was not scored on validation, as predict_with_generate asks for"
+            raise RecipeError(f"training: {folder} holds a finished run {unscored}; {ANEW}")
+        return results
     if begun is not None:
         _check_same(recipe, begun, f"{folder} holds an interrupted run", ANEW)
     return None

@@ -865,6 +865,20 @@ def test_a_finished_run_that_is_made_longer_may_be_interrupted(values, tmp_path,
     assert finished_run(longer) is not None
 
 
+def test_a_finished_run_has_the_scores_that_are_asked_for_now(values, tmp_path):
+    run_training(load_recipe(None, values))
+    assert finished_run(load_recipe(None, {**values, "predict_with_generate": True})) is not None  # of nothing
+    values |= {"validation": str(tmp_path / "dev.jsonl"), "overwrite": True}
+    run_training(load_recipe(None, values))
+    del values["overwrite"]
+    assert finished_run(load_recipe(None, values)) is not None
+    values["predict_with_generate"] = True
+    with pytest.raises(RecipeError, match=r"run holds a finished run that was not scored on validation, .*; choose"):
+        finished_run(load_recipe(None, values))
+    run_training(load_recipe(None, {**values, "overwrite": True}))
+    assert "evaluation" in finished_run(load_recipe(None, values))
+
+
 def test_where_a_run_was_made_longer_goes_with_its_checkpoints(values, tmp_path):
     """Whichever folder they are in, and whatever it is called."""
     values |= {"save_strategy": "steps", "save_steps": 1, "max_steps": 2}
