@@ -13,6 +13,9 @@ from transformers import (
     BartConfig,
     BartForConditionalGeneration,
     GenerationConfig,
+    MBartConfig,
+    MBartForConditionalGeneration,
+    MBartTokenizer,
     pipeline,
 )
 
@@ -170,6 +173,29 @@ def test_a_checkpoint_keeps_its_language_and_its_tokenizer_learns_another(values
         task = TranslationTask(load_recipe(None, {**values, **changes}), tmp_path)
         _, processor = task.load_model_and_processor()
         assert (processor.language, processor.tokenizer.language) == (language, language)
+
+
+def test_a_tokenizer_of_many_languages_says_which_it_writes(values, tmp_path):
+    vocabulary = [(token, 0.0) for token in ("<s>", "<pad>", "</s>", "<unk>")]
+    vocabulary += [(begin + letter, -2.0) for begin in ("▁", "") for letter in "abcdefghijklmnopqrstuvwxyz."]
+    tokenizer = MBartTokenizer(vocab=vocabulary)
+    sizes = {**SIZES, "vocab_size": len(tokenizer), "max_position_embeddings": 128}
+    MBartForConditionalGeneration(MBartConfig(**sizes)).save_pretrained(tmp_path / "mbart")
+    tokenizer.save_pretrained(tmp_path / "mbart")
+    for name in ("bpe_codes", "max_position_embeddings", "config_overrides"):
+        values.pop(name)
+    values |= {"model_name_or_path": str(tmp_path / "mbart"), "max_source_length": 120, "max_target_length": 120}
+    with pytest.raises(RecipeError, match=r"MBartTokenizer does not say which of its languages .* \(tgt_lang\)"):
+        run_training(load_recipe(None, values))
+    pair = AutoTokenizer.from_pretrained(tmp_path / "mbart", src_lang="en_XX", tgt_lang="de_DE")
+    pair.save_pretrained(tmp_path / "pair")
+    values["tokenizer"] = str(tmp_path / "pair")
+    with pytest.raises(RecipeError, match="source_language means nothing to MBartTokenizer; leave it out"):
+        run_training(load_recipe(None, {**values, "source_language": "german"}))
+    task = TranslationTask(load_recipe(None, values), tmp_path)
+    labels = task.train_dataset(*task.load_model_and_processor())["labels"]
+    assert {row[-1] for row in labels} == {pair.convert_tokens_to_ids("de_DE")}
+    assert run_training(load_recipe(None, values))["evaluation"]["documents"] == 3
 
 
 def test_what_changes_the_order_of_training_mixes_up_no_chunks(values, tmp_path, monkeypatch):

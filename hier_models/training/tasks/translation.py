@@ -107,8 +107,19 @@ class TranslationTask(WritingTask):
         model, processor = super().load_model_and_processor()
         set_generation(model, self.recipe, self.recipe.data.max_target_length)
         set_lengths(model.config, processor, self.recipe)
+        # Looked at before it is used: it then takes the source's language for the target's.
+        tokenizer: Any = plain_tokenizer(processor)
+        if hasattr(tokenizer, "src_lang") and getattr(tokenizer, "tgt_lang", None) is None:
+            raise RecipeError(
+                f"model: {type(tokenizer).__name__} does not say which of its languages it writes (tgt_lang); save "
+                "one that does, AutoTokenizer.from_pretrained(name, src_lang=…, tgt_lang=…).save_pretrained(folder), "
+                "and give the folder as model: tokenizer"
+            )
         warn_if_endless(processor)
-        if (language := self.options.source_language) is not None and hasattr(processor, "language"):
+        if (language := self.options.source_language) is not None:
+            if not hasattr(processor, "language"):
+                kind = type(processor).__name__
+                raise RecipeError(f"translation: source_language means nothing to {kind}; leave it out")
             with mistakes_of("translation: source_language"):
                 processor = in_language(processor, language)
         # The pipeline cuts documents into chunks as long as those of training.
