@@ -34,6 +34,9 @@ DOCUMENT_SUFFIXES = (*TEXT_SUFFIXES, *MARKUP_SUFFIXES, ".pdf", ".docx", ".srt", 
 # much was left out of what.
 PAGE_STARTS, LEFT_OUT = "page_starts", "left_out"
 
+# Bytes of a file whose first line is no JSON that are looked at, to say what the file is.
+LOOKED_AT = 2**26
+
 UTF8_BOM = b"\xef\xbb\xbf"
 # `surrogateescape` turns the undecodable byte 0x80 + k into the code point U+DC80 + k, which valid UTF-8 never gives.
 UNDECODABLE = re.compile("[\udc80-\udcff]")
@@ -135,10 +138,24 @@ def _json_line_records(path: Path) -> Iterator[Record]:
                 problem = _not_utf8(error)
             except ValueError as error:
                 problem = f"broken JSON: {error}; each line must be one JSON object"
+                if number == 1 and data_suffix(path) == ".json" and (names := _names_in_object(path)):
+                    rows = "rows must be an array, or one JSON object a line"
+                    problem = f"the file is one JSON object, of {', '.join(names)}; {rows}"
             else:
                 if not isinstance(row, dict):
                     row, problem = None, f"each line must be one JSON object, got {_json_type(row)}"
             yield Record(str(path), number, raw, row, problem)
+
+
+def _names_in_object(path: Path) -> list[str]:
+    """The first names in a file that is one object; none in one that is something else, or long."""
+    with open_binary(path) as stream:
+        content = stream.read(LOOKED_AT + 1).removeprefix(UTF8_BOM)
+    try:
+        found = _parse_json(content.decode("utf-8")) if len(content) <= LOOKED_AT else None
+    except ValueError:
+        return []
+    return list(found)[:5] if isinstance(found, dict) else []
 
 
 def _json_array_records(path: Path) -> Iterator[Record]:

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch.utils.data import DataLoader
 
-from hier_models.data import BadLineError, LoadReport, load_documents
+from hier_models.data import BadLineError, LoadReport, load_documents, record_readers
 from hier_models.data.record_readers import read_records
 
 
@@ -294,6 +294,19 @@ def test_bad_elements_of_an_array(tmp_path):
     dataset = load_documents(write(tmp_path / "a.json", content), bad_lines="set_aside", set_aside_file=aside)
     assert list(dataset) == [{"text": "a"}, {"text": "b"}]
     assert [json.loads(line)["line"] for line in aside.read_text().splitlines()] == [3, 4, 6]
+
+
+def test_an_object_over_several_lines_is_told_from_broken_lines(tmp_path, monkeypatch):
+    content = json.dumps({"version": 1, "data": ROWS}, indent=1).encode()
+    path = write(tmp_path / "a.json", content)
+    with pytest.raises(BadLineError, match=r"a\.json:1: the file is one JSON object, of version, data; rows must"):
+        load_documents(path)
+    for name, lines in (("a.json", content[:-1]), ("b.jsonl", content), ("c.json", as_json_lines(ROWS) + b"{")):
+        with pytest.raises(BadLineError, match="broken JSON"):
+            load_documents(write(tmp_path / name, lines))
+    monkeypatch.setattr(record_readers, "LOOKED_AT", len(content) - 1)
+    with pytest.raises(BadLineError, match=r"a\.json:1: broken JSON"):
+        load_documents(write(path, content))
 
 
 @pytest.mark.parametrize("rest", [b'\n[{"text": "c"}]\n', b'{"text": "c"}', b",", b"]"])
