@@ -395,6 +395,9 @@ def _assembled(blocks: list[Block], headings: list[Heading]) -> Book:
             blocks_here = blocks[heading.end : end]
             listed = next((n for n, block in enumerate(blocks_here) if block.words > LONGEST_ENTRY), len(blocks_here))
             if _is_contents(heading.title) and listed < len(blocks_here):
+                if carried:
+                    chapters.append(Chapter(part, carried))
+                    carried = []
                 name = BEFORE if not chapters else f"After {chapters[-1].title}"
                 chapters.append(Chapter(name, paragraphs[listed:]))
                 words = sum(len(paragraph.split()) for paragraph in paragraphs[:listed])
@@ -407,5 +410,7 @@ def _assembled(blocks: list[Block], headings: list[Heading]) -> Book:
             chapters.append(Chapter(part, paragraphs))
         else:
             chapters.append(Chapter(f"{part}, {heading.title}" if part else heading.title, paragraphs))
+    if carried:
+        chapters.append(Chapter(part, carried))
     example = next((h.title for h in headings if h.kind == "chapter" and (h.number or not is_aside(h.title))), "")
     return Book("", chapters, f"divided at headings such as {example!r}", dropped)

@@ -132,6 +132,15 @@ def test_pages_behind_a_part_do_not_take_what_stands_under_it(tmp_path: Path, pa
     assert f"({lost} words)" in book.left_out[0]
 
 
+@pytest.mark.parametrize("page", ["NOTES\n\nSee above.", f"CONTENTS\n\nOf rivers\n\n{prose('more')}"])
+def test_words_under_a_last_part_are_kept(tmp_path: Path, page: str):
+    book = book_of(tmp_path, f"{chapters('CHAPTER I', 'CHAPTER II')}\n\nPART THE LAST\n\nIt ended.\n\n{page}")
+    assert titles(book)[:3] == ["CHAPTER I", "CHAPTER II", "PART THE LAST"]
+    assert book.chapters[2].paragraphs == ["It ended."]
+    assert [chapter.paragraphs for chapter in book.chapters[3:]] == ([[prose("more")]] if "more" in page else [])
+    assert book.left_out == [f"{page.partition(chr(10))[0]} (2 words)"]
+
+
 @pytest.mark.parametrize("between", ["\n", "\n\n"])
 @pytest.mark.parametrize("parts", [False, True])
 def test_contents_are_no_chapters(tmp_path: Path, between: str, parts: bool):
