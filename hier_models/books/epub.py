@@ -202,10 +202,14 @@ class _Epub:
             book = split_blocks([block for _, block in plain])
             if len(book.chapters) > 1:
                 chapters, found = book.chapters, book.found
-                left = [*_chapters([piece for piece in _by_page(pages) if piece.is_aside], title)[1], *book.left_out]
-            elif not entries and len({page.name for page, _ in plain}) > 1:
+                left = [
+                    *_chapters([piece for piece in _by_page(pages, {}) if piece.is_aside], title)[1],
+                    *book.left_out,
+                ]
+            elif all(is_aside(entry.title) for entry in entries) and len({page.name for page, _ in plain}) > 1:
                 found = "a chapter from each of its files"
-                chapters, left = _chapters(_by_page(pages), title)
+                names = {entry.file: entry.title for entry in entries if not entry.anchor}
+                chapters, left = _chapters(_by_page(pages, names), title)
         return Book(title, chapters, found, [*dropped, *licence, *left])
 
 
@@ -273,9 +277,12 @@ def _pieces(pages: list[_Page], entries: list[_Entry]) -> list[_Piece]:
         known = {"", *(anchor for block in page.blocks for anchor in block.anchors)}
         if here and [start for start in here if start.anchor not in known] == here[:1]:
             here[0] = replace(here[0], anchor="")  # the only one that the page lacks stands for its beginning
+        here = [start for start in here if start.anchor in known]
         anchored = {start.anchor: start for start in here if start.anchor}
-        pieces += [start for start in here if not start.anchor]
         is_aside_page = all(block.roles & _ASIDE_ROLES for block in page.blocks)
+        if pieces[-1].is_aside and not is_aside_page and not any(map(_is_chapter, pieces)):
+            pieces.append(_Piece("", [], pieces[-1].part))  # a cover or a dedication has one file
+        pieces += [start for start in here if not start.anchor]
         if page.blocks and not here and (page.blocks[0].level or is_aside_page):
             pieces.append(_Piece(page.own_title, [], "" if is_aside_page else pieces[-1].part))
         for block in page.blocks:
@@ -284,8 +291,12 @@ def _pieces(pages: list[_Page], entries: list[_Entry]) -> list[_Piece]:
     return [piece for piece in pieces if piece.title or piece.blocks]
 
 
-def _by_page(pages: list[_Page]) -> list[_Piece]:
-    return [_Piece(page.own_title, page.blocks) for page in pages if page.blocks]
+def _is_chapter(piece: _Piece) -> bool:
+    return not piece.is_aside and sum(block.words for block in piece.blocks) >= LEAST_OPENING
+
+
+def _by_page(pages: list[_Page], names: dict[str, str]) -> list[_Piece]:
+    return [_Piece(names.get(page.name) or page.own_title, page.blocks) for page in pages if page.blocks]
 
 
 def _chapters(pieces: list[_Piece], book_title: str) -> tuple[list[Chapter], list[str]]:
@@ -300,7 +311,7 @@ def _chapters(pieces: list[_Piece], book_title: str) -> tuple[list[Chapter], lis
         links = [block for block in piece.blocks if block.is_link]
         body = _without_title([b for b in piece.blocks if len(links) < 3 or not b.is_link], piece.title)
         words = sum(block.words for block in body)
-        name = f"{piece.part}, {piece.title}" if piece.part else piece.title or BEFORE
+        name = ", ".join(filter(None, (piece.part, piece.title))) or BEFORE
         is_title_page = _has_no_name(piece, book_title) and has_more and not chapters and words < LEAST_OPENING
         if piece.is_aside or is_title_page:
             if piece.blocks:

@@ -204,6 +204,44 @@ def test_pages_round_the_book(make: Maker):
         assert any(part in left for left in book.left_out), book.left_out
 
 
+@pytest.mark.parametrize("title", ["Cover", "Dedication"])
+def test_contents_that_name_no_chapter(make: Maker, title: str):
+    pages = {"0.xhtml": page("<p>For Ann</p>")} | {
+        f"{name}.xhtml": page(f"<p>{name}</p><p>{RAIN * 3}</p>", title=name) for name in ("The Door", "The Key")
+    }
+    book = read_book(make(pages, contents=nav(entry(title, "0.xhtml"))))
+    assert shown(book) == [(name, [(RAIN * 3).strip()]) for name in ("The Door", "The Key")]
+    assert book.found == "a chapter from each of its files"
+    assert book.left_out == [f"{title} (2 words)"]
+
+
+@pytest.mark.parametrize("part", ["", "Part One"])
+def test_pages_that_no_contents_list_names(make: Maker, part: str):
+    """Those before the first chapter are not of the dedication, and those behind the notes are of them."""
+    pages = {
+        "half.xhtml": page("<p>Rain</p>"),
+        "0.xhtml": page("<p>For Ann</p>"),
+        "1.xhtml": page(f"<p>{RAIN * 3}</p>"),
+        "2.xhtml": page(f"<p>It goes on.</p><h2 id='c1'>I</h2><p>{RAIN * 3}</p>"),
+        "3.xhtml": page("<h2>Notes</h2><p>One.</p>"),
+        "4.xhtml": page("<p>Two.</p>"),
+    }
+    entries = entry("Dedication", "0.xhtml") + entry("I", "2.xhtml#c1")
+    entries = f"<li><span>{part}</span><ol>{entries}</ol></li>" if part else entries
+    book = read_book(make(pages, contents=nav(entries + entry("Notes", "3.xhtml"))))
+    assert shown(book) == [
+        (part or "Before the first chapter", [(RAIN * 3).strip(), "It goes on."]),
+        (f"{part}, I" if part else "I", [(RAIN * 3).strip()]),
+    ]
+    assert [left.rpartition(" (")[2] for left in book.left_out] == ["1 word)", "2 words)", "2 words)"]
+
+
+def test_a_page_none_of_whose_anchors_are_there_begins_with_its_heading(make: Maker):
+    pages = {f"{n}.xhtml": page(f"<h2>Rain {n}</h2><p>{RAIN}</p>") for n in (1, 2)}
+    contents = nav(entry("I", "1.xhtml") + entry("II", "2.xhtml#gone") + entry("III", "2.xhtml#lost"))
+    assert shown(read_book(make(pages, contents=contents))) == [("I", [RAIN.strip()]), ("Rain 2", [RAIN.strip()])]
+
+
 def test_text_of_a_page(make: Maker):
     body = (
         "<h2>I</h2><p>It&nbsp;rained&mdash;<em>on</em>\n and on<a epub:type='noteref' href='#n'>1</a>.</p><!-- no -->"
