@@ -12,7 +12,7 @@ from urllib.parse import unquote
 
 from ..data.markup import Block, html_blocks, local_name, named, parse_markup, roles_of
 from .book import Book, Chapter, is_aside, left_out
-from .headings import BEFORE, LEAST_OPENING, heading_kind, split_blocks, without_licence
+from .headings import BEFORE, LEAST_OPENING, heading_kind, is_called_chapter, split_blocks, without_licence
 
 
 # Pages round a book, as EPUB calls them.
@@ -117,8 +117,9 @@ class _Epub:
             names = [*missing, *(f"the item {name!r}" for name in unknown)]
             raise self._broken(f"{len(names)} of the {len(spine)} files to read are missing: {', '.join(names[:5])}")
         self._check_rights(files)
+        # Of a reference with an anchor only the place is known, and not how far it goes.
         guide = {
-            _inside(folder, reference.get("href") or "").partition("#")[0]: (reference.get("type") or "").lower()
+            _inside(folder, reference.get("href") or ""): (reference.get("type") or "").lower()
             for reference in named(root, "reference")
         }
         pages, dropped = [], []
@@ -266,11 +267,20 @@ def _holds_chapters(entry: _Entry) -> bool:
     return kind == "part" or any(heading_kind(child.title) or child.file != entry.file for child in entry.children)
 
 
+def _sections(entries: list[_Entry], in_chapter: bool = False) -> Iterator[str]:
+    """Files of the sections inside chapters, but not of what is called a chapter, whatever it stands under."""
+    for entry in entries:
+        if in_chapter and not is_called_chapter(entry.title):
+            yield entry.file
+        yield from _sections(entry.children, in_chapter or not _holds_chapters(entry))
+
+
 def _pieces(pages: list[_Page], entries: list[_Entry]) -> list[_Piece]:
     """Cut the pages where the table of contents says, and where a page with a heading of its own begins."""
     starts: dict[str, list[_Piece]] = defaultdict(list)
     for file, start in _starts(entries):
         starts[file].append(start)
+    sections = {*_sections(entries)}
     pieces = [_Piece("", [])]
     for page in pages:
         here = [replace(start, blocks=[]) for start in starts[page.name]]
@@ -283,7 +293,8 @@ def _pieces(pages: list[_Page], entries: list[_Entry]) -> list[_Piece]:
         if pieces[-1].is_aside and not is_aside_page and not any(map(_is_chapter, pieces)):
             pieces.append(_Piece("", [], pieces[-1].part))  # a cover or a dedication has one file
         pieces += [start for start in here if not start.anchor]
-        if page.blocks and not here and (page.blocks[0].level or is_aside_page):
+        begins = bool(page.blocks) and page.blocks[0].level > 0 and page.name not in sections
+        if page.blocks and not here and (begins or is_aside_page):
             pieces.append(_Piece(page.own_title, [], "" if is_aside_page else pieces[-1].part))
         for block in page.blocks:
             pieces += [anchored.pop(anchor) for anchor in list(anchored) if anchor in block.anchors]

@@ -103,6 +103,11 @@ def heading_kind(title: str) -> str:
     return "chapter" if any(pattern.fullmatch(title.strip()) for pattern in (_CHAPTER, _NUMBERED, _BARE)) else ""
 
 
+def is_called_chapter(title: str) -> bool:
+    """Say whether a title is that of a chapter by a word, and not by a number alone."""
+    return _CHAPTER.fullmatch(title.strip()) is not None
+
+
 def title_of(blocks: list[Block]) -> tuple[str, list[Block]]:
     """Part the title from a chapter that is given alone."""
     number = 0

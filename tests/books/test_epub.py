@@ -180,6 +180,35 @@ def test_parts_and_sections(make: Maker):
     ]
 
 
+def test_sections_in_files_of_their_own_do_not_divide_a_chapter(make: Maker):
+    titles = {"c1": "Chapter 1. Boats", "s1": "Hulls", "s2": "Wood", "s3": "Sails", "c2": "Chapter 2. Ports"}
+    pages = {f"{name}.xhtml": page(f"<h2>{title}</h2><p>{RAIN}</p>") for name, title in titles.items()}
+    c1, s1, s2, s3, c2 = ((title, f"{name}.xhtml") for name, title in titles.items())
+    contents = nav(entry(*c1, entry(*s1, entry(*s2)) + entry(*s3)) + entry(*c2))
+    rain = RAIN.strip()
+    assert shown(read_book(make(pages, contents=contents))) == [
+        ("Chapter 1. Boats", [rain, "Hulls", rain, "Wood", rain, "Sails", rain]),
+        ("Chapter 2. Ports", [rain]),
+    ]
+
+
+def test_chapters_below_a_number_are_chapters(make: Maker):
+    pages = {f"{n}.xhtml": page(f"<h2>Chapter {n}</h2><p>{RAIN}</p>") for n in (1, 2)}
+    contents = nav(entry("V.", "1.xhtml", entry("Chapter 1", "1.xhtml") + entry("Chapter 2", "2.xhtml")))
+    assert shown(read_book(make(pages, contents=contents)))[1:] == [("Chapter 2", [RAIN.strip()])]
+
+
+def test_a_guide_to_a_place_does_not_mark_its_file(make: Maker):
+    pages = {
+        "1.xhtml": page(f"<h2 id='toc'>Contents</h2><p>I</p><p>II</p><h2 id='c1'>I</h2><p>{RAIN}</p>"),
+        "2.xhtml": page(f"<h2>II</h2><p>{RAIN}</p>"),
+    }
+    contents = nav(entry("I", "1.xhtml#c1") + entry("II", "2.xhtml"))
+    book = read_book(make(pages, contents=contents, guide='<reference type="toc" href="1.xhtml#toc"/>'))
+    assert shown(book) == [("I", [RAIN.strip()]), ("II", [RAIN.strip()])]
+    assert book.left_out == ["what stands before the first chapter (2 words)"]
+
+
 def test_pages_round_the_book(make: Maker):
     pages = {
         "toc.xhtml": page("<h1>Contents</h1><ul><li>I</li></ul>"),
