@@ -24,8 +24,11 @@ _EPUB_TYPE = "{http://www.idpf.org/2007/ops}type"
 _ENTITY = re.compile(rb"&([A-Za-z][A-Za-z0-9]*);")
 # What browsers take encodings for: what wrote those names meant more than they say.
 _MEANT = {"iso8859-1": "cp1252", "ascii": "cp1252", "shift_jis": "cp932", "x-sjis": "cp932", "windows-31j": "cp932"}
-_MEANT |= {"gb2312": "gb18030", "gbk": "gb18030", "euc_kr": "cp949"}
-_CHARSET = re.compile(rb"(?:encoding|charset)\s*=\s*[\"']?\s*([A-Za-z0-9._:-]+)")
+_MEANT |= {"gb2312": "gb18030", "gbk": "gb18030", "euc_kr": "cp949", "utf-8": "utf-8"}
+_UTF_16 = re.compile(r"utf-?16|ucs-?2|(?:cs)?unicode|iso-10646-ucs-2")
+_CHARSET = re.compile(
+    rb"^\s*<\?xml\s[^>]*?\bencoding\s*=\s*[\"']\s*([\w.:-]+)|<meta\s[^>]*?\bcharset\s*=\s*[\"']?\s*([\w.:-]+)", re.I
+)
 # The heading of a list of references, perhaps with its number.
 REFERENCES = re.compile(
     r"(?:[\dIVX]+\.?\s+)?(?:references(?: cited| and notes)?|bibliography|(?:literature|works) cited|literatur|"
@@ -70,7 +73,8 @@ def markdown_blocks(text: str, name: str) -> list[Block]:
     if rest and lines[0].strip() == "---" and _YAML_KEY.match(rest[0]) and "---" in rest:
         lines = lines[rest.index("---") + 2 :]  # what tools keep at the top, not text; "---" alone may be a rule
     page = MarkdownIt("commonmark").enable("table").render("".join(lines))
-    return html_blocks(f"<html><body>{page}</body></html>".encode(), name)[0]
+    # What the text says of encodings is not meant.
+    return html_blocks(f'<?xml version="1.0" encoding="utf-8"?><html><body>{page}</body></html>'.encode(), name)[0]
 
 
 def html_blocks(content: bytes, name: str) -> tuple[list[Block], str]:
@@ -90,17 +94,17 @@ def html_blocks(content: bytes, name: str) -> tuple[list[Block], str]:
 
 def parse_markup(content: bytes, name: str) -> Any:
     """Parse XHTML as XML, and what is no XML as HTML."""
-    encoding, declared = "utf-8", _CHARSET.search(content[:2048])
+    encoding, declared = "utf-8", _CHARSET.search(content[:2048].removeprefix(codecs.BOM_UTF8))
     if content.startswith((b"\xff\xfe", b"\xfe\xff")):
         encoding = "utf-16"
-    elif declared:
-        encoding = declared[1].decode("ascii").lower()
+    elif declared and not content.startswith(codecs.BOM_UTF8):
+        encoding = (declared[1] or declared[2]).decode("ascii").lower()
+        encoding = "utf-8" if _UTF_16.match(encoding) else encoding  # one cannot be read in UTF-16
     meant = _meant(encoding)
-    is_of_xml = declared is not None and declared.end() <= content.find(b"?>")
     # Entities of HTML mean nothing to an XML parser that loads no DTD, and none is loaded.
     settings = {"resolve_entities": False, "no_network": True, "load_dtd": False, "remove_comments": True}
     try:
-        parser = etree.XMLParser(encoding=meant if is_of_xml else None, **settings)
+        parser = etree.XMLParser(encoding=meant if declared and declared[1] else None, **settings)
         return etree.fromstring(_ENTITY.sub(_numbered, content), parser)
     except (etree.XMLSyntaxError, LookupError):
         pass

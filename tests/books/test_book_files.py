@@ -500,6 +500,25 @@ def test_a_wrong_charset_in_xhtml_of_utf_8_means_nothing(tmp_path: Path):
     assert book_of(tmp_path, page, "a.xhtml").chapters[0].paragraphs == ["Köln"]
 
 
+@pytest.mark.parametrize(
+    "page",
+    [
+        '\ufeff<meta charset="iso-8859-1"><p>Köln<br>',
+        '\ufeff<?xml version="1.0" encoding="iso-8859-1"?><html><body><p>Köln</p></body></html>',
+        '<meta charset="utf-16le"><p>Köln<br>',
+        '<META http-equiv="Content-Type" content="text/html; charset=unicode"><p>Köln<br>',
+        '<?xml version="1.0" encoding="UTF-16"?><html><body><p>Köln</p></body></html>',
+        '<script charset="iso-8859-1" src="x"></script><meta charset="utf-8"><p>Köln<br>',
+        '<form accept-charset="iso-8859-1"></form><p>Köln<br>',
+        '<?xml version="1.0"?><html><body><p title="encoding=latin-1">Köln<br></body></html>',
+    ],
+)
+def test_what_is_no_encoding_of_the_page(tmp_path: Path, page: str):
+    """Browsers take UTF-8 for a page with its mark, or that says it is UTF-16 and is not."""
+    for name in ("a.html", "a.xhtml"):
+        assert book_of(tmp_path, page, name).chapters[0].paragraphs == ["Köln"]
+
+
 @pytest.mark.parametrize("word", ["Part", "Chapter"])
 def test_many_headings_without_text_take_no_time(tmp_path: Path, word: str):
     started = time.monotonic()

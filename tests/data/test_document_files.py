@@ -592,6 +592,15 @@ def test_a_readme(tmp_path: Path):
     assert text_of(read_document(tmp_path / "code.md")) == "import floods"  # it is all there is
 
 
+@pytest.mark.parametrize(
+    "said", ["encoding=None", "charset=utf-9", "`encoding='latin-1'`", '<meta charset="latin-1">']
+)
+def test_markdown_may_tell_of_encodings(tmp_path: Path, said: str):
+    (tmp_path / "a.md").write_text(f"# Café\n\n{said}\n\nZoë.<br>\nNaïve.\n", encoding="utf-8")
+    texts = [block.text for block in read_document(tmp_path / "a.md").blocks]
+    assert (texts[0], texts[-1]) == ("Café", "Zoë. Naïve.")
+
+
 # Subtitles
 
 
