@@ -11,6 +11,7 @@ from ..data.data_files import visible_files
 from ..data.document_files import (
     HTML_SUFFIXES,
     MARKDOWN_SUFFIXES,
+    check_kind,
     decoded,
     read_content,
     read_document,
@@ -142,6 +143,7 @@ def _read_blocks(path: Path) -> tuple[list[Block], str, list[str]]:
         return document.blocks, document.title, [f"of {path.name}: {said}"] if said else []
     content = read_content(path, name)
     if suffix in HTML_SUFFIXES:
+        check_kind(suffix, content, name)
         return *html_blocks(content, name), []
     text = decoded(content, name)
     return (markdown_blocks(text, name) if suffix in MARKDOWN_SUFFIXES else text_blocks(text)), "", []

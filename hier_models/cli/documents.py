@@ -206,9 +206,11 @@ def _save(content: bytes, stack: ExitStack, ending: str = "") -> Path:
     from ..data.document_files import kind_of
     from ..data.record_readers import DOCUMENT_SUFFIXES
 
-    # JSON begins with an object or a list of them, which may be broken; a text hardly ever begins so.
-    begins = re.match(rb'(\[)?\s*\{\s*["}]', content.removeprefix(codecs.BOM_UTF8).lstrip())
-    kind = kind_of(content)
+    # JSON begins with an object or a list of them, which may be broken; a text hardly ever begins so, or with a cue.
+    text = content.removeprefix(codecs.BOM_UTF8).lstrip()
+    begins = re.match(rb'(\[)?\s*\{\s*["}]', text)
+    has_cues = re.match(rb"(?:WEBVTT\b.*?|\d+\s*)^[ \t]*[\d:.,]+[ \t]*-->", text, re.DOTALL | re.MULTILINE)
+    kind = ".vtt" if has_cues else kind_of(content)
     told = (".json" if begins[1] else ".jsonl") if begins else kind if kind in DOCUMENT_SUFFIXES else ""
     path = Path(stack.enter_context(tempfile.TemporaryDirectory())) / f"stdin{ending or told}"
     path.write_bytes(content)

@@ -147,7 +147,7 @@ def read_content(path: Path, name: str) -> bytes:
 
 def decoded(content: bytes, name: str) -> str:
     """Give the text of a file, which the user calls `name`."""
-    if (kind := kind_of(content)) in (".pdf", ".docx", ".epub", ".zip", ".doc"):
+    if kind := kind_of(content):
         raise ValueError(f"{name} is not a text file, but {_KINDS[kind]}; {_advice(kind)}")
     encoding = "utf-16" if content.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8-sig"
     try:
@@ -191,14 +191,18 @@ def _advice(kind: str) -> str:
 def _checked_suffix(suffix: str, content: bytes, name: str) -> str:
     if not content.strip():
         raise ValueError(f"{name} is empty")
-    kind = kind_of(content)
     if suffix in INSTEAD:
         raise ValueError(f"{name} ends in {suffix}, which is not read; {INSTEAD[suffix]}")
-    wanted = ".html" if suffix in HTML_SUFFIXES else suffix
-    if wanted in (".pdf", ".docx") and kind != wanted:
+    check_kind(suffix, content, name)
+    return suffix
+
+
+def check_kind(suffix: str, content: bytes, name: str) -> None:
+    """Refuse what is no text and not what the end of its name says; a page may begin without saying what it is."""
+    kind, wanted = kind_of(content), ".html" if suffix in HTML_SUFFIXES else suffix
+    if wanted in (".pdf", ".docx", ".html") and kind != wanted and (kind or wanted != ".html"):
         what = _KINDS.get(kind, "no such file, or a broken one: it begins otherwise")
         raise ValueError(f"{name} should be {_KINDS[wanted]}, and is {what}{f'; {_advice(kind)}' if kind else ''}")
-    return suffix
 
 
 # Kinds

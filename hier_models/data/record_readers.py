@@ -262,6 +262,8 @@ def _as_id(name: str) -> str:
 
 
 def _text_records(path: Path, name: str) -> Iterator[Record]:
+    from .document_files import kind_of  # which reads files by the means of this one
+
     with open_binary(path) as stream:
         content = stream.read().removeprefix(UTF8_BOM)
     raw = content.decode("utf-8", "surrogateescape")
@@ -274,5 +276,7 @@ def _text_records(path: Path, name: str) -> Iterator[Record]:
         return
     if "\0" in text:
         yield Record(str(path), 1, raw, problem=f"no text: a zero byte at offset {text.index(chr(0))}")
+    elif kind_of(content) == ".html":
+        yield Record(str(path), 1, raw, problem="is an HTML page; give its name the ending .html")
     else:
         yield Record(str(path), 1, raw, row={"id": _as_id(name), "text": text})

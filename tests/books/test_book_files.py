@@ -439,6 +439,8 @@ def test_no_such_file():
         ("book.odt", b"x", r"ends in \.odt; a book is"),
         ("book.pdf", b"%PDF-1.7", r"book\.pdf is a broken PDF"),
         ("book.docx", b"%PDF-1.7", r"should be a Word document \(\.docx\), and is a PDF"),
+        ("book.html", b"%PDF-1.7", r"book\.html should be an HTML page, and is a PDF"),
+        ("book.txt", b"<html><p>rain", r"book\.txt is not a text file, but an HTML page"),
         ("book.txt.gz", b"\x1f\x8bnonsense", "damaged and cannot be decompressed"),
         ("book.html", b'<html><meta charset="utf-9"><p>rain</html>', "not in the encoding utf-9"),
     ],

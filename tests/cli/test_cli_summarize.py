@@ -578,6 +578,21 @@ def test_a_page_on_standard_input(beginning: str):
     assert (record["id"], record["summary"]) == ("standard input", DOCUMENTS[2])
 
 
+@pytest.mark.parametrize("beginning", ["WEBVTT - of the town\n\n", "\ufeffWEBVTT\n\nNOTE Draft\n\nfirst\n", "1\n"])
+def test_subtitles_on_standard_input(checkpoint: str, beginning: str):
+    cues = f"{beginning}00:01.000 --> 00:02.000\nANN: {DOCUMENTS[0]}\n\n00:03.000 --> 00:04.000\nBOB: {DOCUMENTS[1]}\n"
+    Path("talk.vtt").write_text(cues, encoding="utf-8")
+    result = run("summarize", "-m", checkpoint, "talk.vtt")
+    assert run("summarize", "-m", checkpoint, stdin=cues).stdout == result.stdout
+    turns = [{"role": "ANN", "content": DOCUMENTS[0]}, {"role": "BOB", "content": DOCUMENTS[1]}]
+    assert result.stdout.splitlines() == expected(checkpoint, turns)
+
+
+def test_a_text_that_tells_of_subtitles_on_standard_input():
+    text = "WEBVTT is how a file begins whose cues come behind times such as 00:01.000 --> 00:02.000 in it."
+    assert run("summarize", "-m", "lead", stdin=text).stdout == text + "\n"
+
+
 def test_names_with_a_tilde(checkpoint: str) -> None:
     """As Word leaves them beside a document that is open."""
     mistake("summarize", "~$report.docx", "-m", checkpoint, "-o", "out.jsonl", says="~$report.docx")
@@ -650,6 +665,11 @@ def test_mistakes_in_the_input(checkpoint: str, paper: str):
     mistake(
         "summarize", "-m", checkpoint, "paper", says="paper is not a text file, but a PDF; give its name the ending"
     )
+    for name in ("page", "article.php", "page.txt"):
+        Path(name).write_text(f"<!DOCTYPE html><html><body><p>{DOCUMENTS[0]}</p></body></html>")
+        mistake(
+            "summarize", "-m", checkpoint, name, says=f"{name} is not a text file, but an HTML page; give its name"
+        )
     Path("book.epub").write_bytes(b"PK")
     mistake(
         "summarize",

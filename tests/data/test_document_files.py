@@ -376,6 +376,11 @@ def test_a_pdf_without_one_of_its_pages_does_not_keep_others_from_being_read(tmp
         ("a.md", b"%PDF-1.7", "is not a text file, but a PDF; give its name the ending .pdf"),
         ("a.md", b"\n %PDF-1.7", "is not a text file, but a PDF"),
         ("a.md", b"\xff\xfe\xfd", "is not a text file"),
+        ("a.txt", b"<!doctype html>\n<p>Mud.", "is not a text file, but an HTML page; give its name the ending .html"),
+        ("a", b"<html><p>Mud.", "is not a text file, but an HTML page"),
+        ("a.html", b"%PDF-1.7", "should be an HTML page, and is a PDF; give its name the ending .pdf"),
+        ("a.htm", b"PK\x03\x04", "should be an HTML page, and is a zip archive; unpack it"),
+        ("a.xhtml", b"PK\x03\x04 mimetypeapplication/epub+zip", "is an EPUB; read it as a book"),
         ("a.srt", b"1\n00:00:01,000 --> 00:00:02,000\n\n", "a.srt has no text"),
         ("a.odt", b"PK\x03\x04", "ends in .odt, which is not read; save it as .docx or .pdf"),
         ("a.pdf.gz", b"no gzip", "is damaged and cannot be decompressed"),
@@ -391,6 +396,13 @@ def test_refused(tmp_path: Path, name: str, content: bytes, says: str):
 def test_a_text_may_tell_of_pdfs(tmp_path: Path):
     (tmp_path / "a.txt").write_text("A file that begins with %PDF- is a PDF.")
     assert text_of(read_document(tmp_path / "a.txt")).startswith("A file that begins with %PDF- is")
+
+
+def test_a_text_may_begin_with_a_tag(tmp_path: Path):
+    text = "<header> and <p> are tags of <html> pages."
+    (tmp_path / "a.txt").write_text(text)
+    assert text_of(read_document(tmp_path / "a.txt")) == text
+    assert list(load_documents(tmp_path)["text"]) == [text]
 
 
 def test_comments_without_end_take_no_time():
@@ -677,6 +689,16 @@ def test_bad_documents_are_set_aside(tmp_path: Path):
         load_documents(papers)
     assert load_documents(papers, bad_lines="set_aside", set_aside_file=tmp_path / "bad.jsonl")["id"] == ["a"]
     assert json.loads((tmp_path / "bad.jsonl").read_text())["reason"].startswith("has no text on its 1 page")
+
+
+def test_a_page_that_is_called_a_text_is_set_aside(tmp_path: Path):
+    papers = tmp_path / "papers"
+    papers.mkdir()
+    (papers / "a.txt").write_text(one(FERRY))
+    (papers / "b.txt").write_text("<html><p>Mud.")
+    with pytest.raises(BadLineError, match=r"b\.txt:1: is an HTML page; give its name the ending \.html"):
+        load_documents(papers)
+    assert load_documents(papers, bad_lines="set_aside", set_aside_file=tmp_path / "bad.jsonl")["id"] == ["a"]
 
 
 def test_a_damaged_word_document_does_not_keep_others_from_being_read(tmp_path: Path):
