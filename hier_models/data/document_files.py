@@ -299,8 +299,8 @@ def _words_of(paragraph: Any) -> str:
 def _read_subtitles(text: str) -> FileDocument:
     """Read SRT or WebVTT: turns where cues say who speaks, else running text."""
     cues = list(_cues(text))
-    said = [match[1] for cue in cues if (match := _SPEAKER.match(_plain(cue)))]
-    names = Counter(said)
+    lines = [line for cue in cues for line in _plain(cue).splitlines()]
+    names = Counter(match[1] for line in lines if (match := _SPEAKER.match(line)))
     known = {name for name in names if names[name] > 1 or name.isupper()}
     turns: list[dict[str, str]] = []
     for cue in cues:

@@ -630,6 +630,17 @@ def test_subtitles_with_names(tmp_path: Path):
     }
 
 
+def test_who_answers_in_the_same_cue_is_known(tmp_path: Path):
+    cue = "{0}\n00:00:0{0},000 --> 00:00:0{0},900\n- Ann: Did it rise on day {0}?\n- Bob: It did, by {0} feet.\n\n"
+    (tmp_path / "a.srt").write_text(cue.format(1) + cue.format(2))
+    assert [(turn["role"], turn["content"]) for turn in read_document(tmp_path / "a.srt").turns] == [
+        ("Ann", "Did it rise on day 1?"),
+        ("Bob", "It did, by 1 feet."),
+        ("Ann", "Did it rise on day 2?"),
+        ("Bob", "It did, by 2 feet."),
+    ]
+
+
 @pytest.mark.parametrize(
     ("cues", "text"),
     [
