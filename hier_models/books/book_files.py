@@ -4,6 +4,7 @@ import logging
 import os
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -53,7 +54,9 @@ def read_book(source: BookSource, title: str | None = None) -> Book:
     """
     wanted = "`book` must be a path, a Book or a list of chapters"
     if isinstance(source, Book):
-        book = source
+        book = replace(source, chapters=[_chapter(item, number) for number, item in enumerate(source.chapters, 1)])
+    elif isinstance(source, str) and not source:
+        raise ValueError(f"{wanted}, got an empty string, which names nothing; for this folder, give '.'.")
     elif isinstance(source, str) and _is_a_text(source):
         raise ValueError(f"{wanted}, got a text of {len(source):,} characters; write it to a file, or give a list.")
     elif isinstance(source, str | os.PathLike):
@@ -114,7 +117,7 @@ def _from_folder(folder: Path) -> Book:
         endings = ", ".join(CHAPTER_SUFFIXES)
         other = f"; it holds {found[0].name}" if found else "; it is empty"
         raise ValueError(f"`book`: folder {folder} holds no chapters (files that end in {endings}){other}.")
-    files.sort(key=lambda path: [natural_key(part) for part in path.relative_to(folder).parts])
+    files.sort(key=lambda path: _order(path.relative_to(folder)))
     chapters, dropped = [], []
     others = sorted(str(path.relative_to(folder)) for path in set(found) - set(files))
     for path in files:
@@ -123,7 +126,7 @@ def _from_folder(folder: Path) -> Book:
         place, name = path.relative_to(folder), document_name(Path(path.name))
         heading, blocks = title_of(blocks)
         title = heading or title or name
-        if is_aside(title) or is_aside(name):
+        if is_aside(title):
             dropped.append(left_out(str(place), sum(block.words for block in blocks)))
         else:
             title = ", ".join([*place.parts[:-1], title])
@@ -132,6 +135,11 @@ def _from_folder(folder: Path) -> Book:
         count = "1 file of another kind" if len(others) == 1 else f"{len(others)} files of other kinds"
         dropped.append(f"{count} ({', '.join(others[:5])}{', …' if others[5:] else ''})")
     return Book(folder.resolve().name, chapters, "a chapter from each file", dropped)
+
+
+def _order(place: Path) -> tuple[list[list[tuple[int, int, str]]], str]:
+    """Sort files as a reader would, by their names without endings first: "Story.txt" before "Story 2.txt"."""
+    return [natural_key(part) for part in (*place.parts[:-1], document_name(Path(place.name)))], place.name
 
 
 def _read_blocks(path: Path) -> tuple[list[Block], str, list[str]]:
@@ -151,6 +159,7 @@ def _read_blocks(path: Path) -> tuple[list[Block], str, list[str]]:
 
 def _chapter(item: Any, number: int) -> Chapter:
     if isinstance(item, Chapter):
+        _chapter(vars(item), number)  # refuses what a dictionary may not have
         return item
     item = {"text": item} if isinstance(item, str) else item
     if not isinstance(item, Mapping):

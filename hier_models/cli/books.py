@@ -31,6 +31,8 @@ def run_book(
     """Summarize a book, say how it was read, and write the summary, and a page and a tree where there is a folder."""
     if book == STDIN:
         raise MistakeError("--book: give a file or a folder, not standard input")
+    if not book:
+        raise MistakeError("--book: an empty string names nothing; for this folder, give '.'")
     if output is not None and output.is_file():
         raise MistakeError(f"--output: with --book it is a folder, and {output} is a file")
     if output is not None:

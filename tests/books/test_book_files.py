@@ -365,6 +365,23 @@ def test_folder_in_natural_order(tmp_path: Path):
     assert book.left_out == ["LICENSE.txt (3 words)", "1 file of another kind (picture.jpg)"]
 
 
+def test_what_goes_on_comes_behind(tmp_path: Path):
+    """Whatever the endings of the files."""
+    names = ["Chapter 1.txt", "Chapter 1 - continued.txt", "Chapter 2.md", "Chapter 2.txt", "Story.txt", "Story 2.txt"]
+    for name in names:
+        (tmp_path / name).write_text("It rained.")
+    assert titles(read_book(tmp_path)) == [name.rpartition(".")[0] for name in names]
+
+
+def test_a_title_of_its_own_says_more_than_the_name(tmp_path: Path):
+    (tmp_path / "index.md").write_text("# Welcome\n\nIt rained.")
+    (tmp_path / "notes.txt").write_text("It rained on.")
+    (tmp_path / "more.md").write_text("# Notes\n\nIt rained.")
+    book = read_book(tmp_path)
+    assert titles(book) == ["Welcome"]
+    assert book.left_out == ["more.md (2 words)", "notes.txt (3 words)"]
+
+
 def test_folder_with_an_empty_chapter(tmp_path: Path, caplog: pytest.LogCaptureFixture):
     (tmp_path / "1.txt").write_text("It rained.")
     (tmp_path / "2.txt").write_text(" \n")
@@ -408,6 +425,9 @@ def test_list_of_chapters():
         ([{"text": ["x"]}], "text of chapter 1 must be a string, got list"),
         ([{"paragraphs": "x"}], "paragraphs of chapter 1 must be a list, got str"),
         ([{"paragraphs": ["x", 3]}], "paragraphs of chapter 1 must be strings"),
+        ([Chapter("One", "x")], "paragraphs of chapter 1 must be a list, got str"),
+        (Book("", [Chapter("One", ["x"]), Chapter("", "x")]), "of chapter 2 must be a list"),
+        ("", "must be a path, a Book or a list of chapters, got an empty string, which names nothing"),
         ([3], "chapter 1 must be a string or a dictionary"),
         ("Chapter 1\n\nIt was.\n", "must be a path, a Book or a list of chapters, got a text of 19 characters; write"),
         ("a " * 200, "got a text of 400 characters; write"),

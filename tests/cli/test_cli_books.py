@@ -68,6 +68,7 @@ def test_a_page_is_not_written_over_the_book(monkeypatch: pytest.MonkeyPatch):
 
 def test_mistakes(checkpoint: str, book: str):
     mistake("summarize", "--book", "nowhere.epub", "-m", checkpoint, says="no file or folder 'nowhere.epub'")
+    mistake("summarize", "--book", "", "-m", checkpoint, "-o", "out", says="--book: an empty string names nothing")
     mistake("summarize", "--book", book, "-m", "nowhere/at/all", says="there is no folder 'nowhere/at/all'")
     mistake("summarize", "--book", book, "-m", checkpoint, "--book-model", "lead", says="lead chooses sentences")
     mistake("summarize", checkpoint, "--book", book, says=f"summarize --book {book} -m {checkpoint}")
