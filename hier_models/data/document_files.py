@@ -237,11 +237,14 @@ def _read_word(content: bytes, name: str) -> FileDocument:
         raise ImportError(f"to read {name}, pip install 'hier_models[files]': python-docx is missing") from error
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            if sum(entry.file_size for entry in archive.infolist()) > LARGEST_FILE:
-                raise ValueError(f"{name} would unpack to more than {LARGEST_FILE:,} bytes; divide it")
-        document = docx.Document(io.BytesIO(content))
+            size = sum(entry.file_size for entry in archive.infolist())
+        document = docx.Document(io.BytesIO(content)) if size <= LARGEST_FILE else None
     except (*_BROKEN, PackageNotFoundError) as error:
         raise ValueError(f"{name} is a broken Word document ({error}); save it again in its program") from error
+    except ValueError as error:
+        raise ValueError(f"{name} is another kind of Word file (with macros, a template); save it as .docx") from error
+    if document is None:
+        raise ValueError(f"{name} would unpack to more than {LARGEST_FILE:,} bytes; divide it")
     left_out: Counter[str] = Counter()
     for part in document.part.rels.values():
         if part.reltype.endswith(("/footnotes", "/endnotes")):

@@ -21,6 +21,7 @@ _SILENT = "audio head math nav noscript object rp rt script style svg template t
 _BLOCK_TAGS, _SILENT_TAGS = frozenset(_BLOCKS.split()), frozenset(_SILENT.split())
 _CELL_TAGS = frozenset({"br", "td", "th"})
 _EPUB_TYPE = "{http://www.idpf.org/2007/ops}type"
+_HIDDEN = re.compile(r"display\s*:\s*none", re.IGNORECASE)
 _ENTITY = re.compile(rb"&([A-Za-z][A-Za-z0-9]*);")
 # What browsers take encodings for: what wrote those names meant more than they say.
 _MEANT = {"iso8859-1": "cp1252", "ascii": "cp1252", "shift_jis": "cp932", "x-sjis": "cp932", "windows-31j": "cp932"}
@@ -175,6 +176,8 @@ class _Walk:
         if element.tag is etree.Entity:
             self._text(element.text, level, roles, in_link)  # not known, so as it is written
         if name in _SILENT_TAGS or not name or own & {"noteref", "pagebreak"} or "pagenum" in element.get("class", ""):
+            return
+        if element.get("hidden") is not None or _HIDDEN.search(element.get("style") or ""):
             return
         is_block = name in _BLOCK_TAGS
         if name in ("h1", "h2", "h3", "h4", "h5", "h6"):

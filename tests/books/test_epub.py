@@ -275,6 +275,7 @@ def test_text_of_a_page(make: Maker):
     body = (
         "<h2>I</h2><p>It&nbsp;rained&mdash;<em>on</em>\n and on<a epub:type='noteref' href='#n'>1</a>.</p><!-- no -->"
         "<p>A line<br/>another</p><table><tr><td>a</td><td>b</td></tr></table><script>no()</script>"
+        "<p hidden=''>no</p><p style='display: none'>no</p>"
         "<div>Loose <p>para\u00adgraph</p> tail</div><ruby>雨<rt>ame</rt></ruby>"
     )
     pages = {"1.xhtml": page(body), "2.xhtml": page("<h2>II</h2><p>x</p>")}

@@ -477,6 +477,27 @@ def test_styles_without_a_name_or_based_on_each_other(tmp_path: Path):
     assert read_document(tmp_path / "a.docx").blocks == [Block("Rain.")]
 
 
+@pytest.mark.parametrize(
+    "kind", ["vnd.ms-word.document.macroEnabled", "vnd.openxmlformats-officedocument.wordprocessingml.template"]
+)
+def test_other_files_of_word(tmp_path: Path, kind: str):
+    docx.Document().save(str(tmp_path / "made.docx"))
+    with zipfile.ZipFile(tmp_path / "made.docx") as made, zipfile.ZipFile(tmp_path / "a.docx", "w") as changed:
+        for name in made.namelist():
+            actual = b"vnd.openxmlformats-officedocument.wordprocessingml.document"
+            changed.writestr(name, made.read(name).replace(actual + b".main", f"{kind}.main".encode()))
+    with pytest.raises(ValueError, match=r"a\.docx is another kind of Word file .*; save it as \.docx$"):
+        read_document(tmp_path / "a.docx")
+
+
+def test_a_word_document_that_would_grow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    docx.Document().save(str(tmp_path / "a.docx"))
+    size = (tmp_path / "a.docx").stat().st_size
+    monkeypatch.setattr("hier_models.data.document_files.LARGEST_FILE", size)
+    with pytest.raises(ValueError, match=rf"a\.docx would unpack to more than {size:,} bytes; divide it"):
+        read_document(tmp_path / "a.docx")
+
+
 def test_references_without_a_heading_style_take_only_entries(tmp_path: Path):
     entries = ["Miller, A. Mud. Oxford, 1987.", "Poplar, B.", "Shade. https://shade.org"]
     after = ["The ferry goes at noon.", "It costs nothing.", "Since 1990 it has had a bell."]
@@ -611,6 +632,12 @@ def test_markdown_may_tell_of_encodings(tmp_path: Path, said: str):
     (tmp_path / "a.md").write_text(f"# Café\n\n{said}\n\nZoë.<br>\nNaïve.\n", encoding="utf-8")
     texts = [block.text for block in read_document(tmp_path / "a.md").blocks]
     assert (texts[0], texts[-1]) == ("Café", "Zoë. Naïve.")
+
+
+def test_markdown_without_what_its_html_hides(tmp_path: Path):
+    hidden = "<p hidden>Draft.</p>\n\n<div style='color: red; DISPLAY:none'><p>Draft.</p></div>"
+    (tmp_path / "a.md").write_text(f"# On mud\n\n{hidden}\n\nDry.\n")
+    assert text_of(read_document(tmp_path / "a.md")) == "On mud\n\nDry."
 
 
 # Subtitles
