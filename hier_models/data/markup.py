@@ -28,7 +28,7 @@ _MEANT = {"iso8859-1": "cp1252", "ascii": "cp1252", "shift_jis": "cp932", "x-sji
 _MEANT |= {"gb2312": "gb18030", "gbk": "gb18030", "euc_kr": "cp949", "utf-8": "utf-8"}
 _UTF_16 = re.compile(r"utf-?16|ucs-?2|(?:cs)?unicode|iso-10646-ucs-2")
 _CHARSET = re.compile(
-    rb"^\s*<\?xml\s[^>]*?\bencoding\s*=\s*[\"']\s*([\w.:-]+)|<meta\s[^>]*?\bcharset\s*=\s*[\"']?\s*([\w.:-]+)", re.I
+    rb"^\s*<\?xml\s[^>]*?\bencoding\s*=\s*[\"']?\s*([\w.:-]+)|<meta\s[^>]*?\bcharset\s*=\s*[\"']?\s*([\w.:-]+)", re.I
 )
 # The heading of a list of references, perhaps with its number.
 REFERENCES = re.compile(

@@ -510,6 +510,7 @@ def test_encodings_as_browsers_take_them(tmp_path: Path, declared: str, content:
     body = b"<p>" + content + b"</p>"
     pages = {
         "a.html": f'<meta charset="{declared}">'.encode() + body,
+        "a.htm": f"<?xml version=1.0 encoding={declared}?>".encode() + body,
         "a.xhtml": f'<?xml version="1.0" encoding="{declared}"?><html><body>'.encode() + body + b"</body></html>",
     }
     for name, page in pages.items():
