@@ -10,9 +10,11 @@ Three of them are new: the tokens that a summary of a length begins with.
 
 import argparse
 import json
+import unicodedata
 from collections import Counter
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import torch
 from tokenizers import Tokenizer
@@ -25,6 +27,9 @@ from hier_models.metrics.model_scores import minilm_folder
 ENTRIES, DECODER_LAYERS, POSITIONS = 24576, 3, 1024
 LENGTHS = ("[line]", "[short]", "[long]")
 LAST_LATIN = "\u024f"
+# Ligatures, raised and lowered figures, and others that a vocabulary may lack, with what they stand for.
+STAND_FOR = {sign: unicodedata.normalize("NFKC", sign) for sign in "ﬀﬁﬂﬃﬄﬅﬆ₀₁₂₃₄₅₆₇₈₉⁰⁴⁵⁶⁷⁸⁹⁺⁻₊₋ⁿℓϕ℃℉‑"}  # noqa: RUF001
+STAND_FOR |= {"∼": "~", "⁄": "/", "⋅": "·", "∗": "*", "‒": "–", "―": "—"}  # noqa: RUF001
 
 
 def count(tokenizer: PreTrainedTokenizerBase, path: Path, documents: int) -> Counter[int]:
@@ -53,12 +58,32 @@ def chosen(vocabulary: dict[str, int], special: set[str], counts: Counter[int], 
     return sorted(ranked, key=vocabulary.__getitem__)
 
 
+def read_signs(state: dict[str, Any]) -> None:
+    """Have a tokenizer lose no word for a sign beside it, which would make all of it one unknown piece."""
+    pieces = state["model"]["vocab"]
+    *_, normalizer = state["normalizer"].get("normalizers", [state["normalizer"]])
+    words, *_ = state["pre_tokenizer"].get("pretokenizers", [state["pre_tokenizer"]])
+    read = [
+        {"type": "Replace", "pattern": {"String": sign}, "content": meant}
+        for sign, meant in STAND_FOR.items()
+        if sign not in pieces
+    ]
+    state["normalizer"] = {"type": "Sequence", "normalizers": [*read, normalizer]}
+    signs = [piece for piece in pieces if len(piece) == 1 and piece > "\x7f" and unicodedata.category(piece)[0] == "S"]
+    alone = "".join(sorted(sign for sign in signs if f"##{sign}" not in pieces))  # which go on no word: 50€
+    inside = "".join(sorted(set(signs) - set(alone)))
+    parted = rf"(?<=[\p{{L}}\p{{N}}])[{alone}]|(?![{alone}{inside}])\p{{S}}"
+    split = {"type": "Split", "pattern": {"Regex": parted}, "behavior": "Isolated", "invert": False}
+    state["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [words, split]}
+
+
 def cut(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, pieces: list[str]) -> None:
     """Keep some pieces, and put the lengths behind them, in place."""
     old = tokenizer.get_vocab()
     ids = {piece: number for number, piece in enumerate([*pieces, *LENGTHS])}
     state = json.loads(tokenizer.backend_tokenizer.to_str())
     state["model"]["vocab"] = ids
+    read_signs(state)
     state["added_tokens"] = [{**token, "id": ids[token["content"]]} for token in state["added_tokens"]]
     for token in state["post_processor"].get("special_tokens", {}).values():
         token["ids"] = [ids[piece] for piece in token["tokens"]]

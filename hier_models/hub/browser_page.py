@@ -6,6 +6,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from tokenizers.normalizers import Replace, Sequence
+
 from ..inspection.pages import page
 from ..models.sentence_splitting import abbreviations
 from ..models.summary_lengths import length_ids
@@ -20,7 +22,7 @@ from .onnx_export import export_onnx
 from .onnx_running import DECODER, ENCODER, SETTINGS, SHARED
 
 
-VERSION = 2  # that of page/summarizer.js
+VERSION = 3  # that of page/summarizer.js
 SCRIPTS = Path(__file__).parent / "page"
 # Files of onnxruntime-web, and what they are called beside the page: all servers know the type of .js.
 RUNTIME = {
@@ -79,7 +81,11 @@ def _settings(model: Any, processor: Any) -> dict[str, Any]:
     """What the scripts are told, beside the settings of `generate`."""
     tokenizer: Any = getattr(processor, "tokenizer", None)
     backend: Any = getattr(tokenizer, "backend_tokenizer", None)
-    kinds = [type(part).__name__ for part in (getattr(backend, name, None) for name in ("model", "normalizer"))]
+    normalizer = getattr(backend, "normalizer", None)
+    if isinstance(normalizer, Sequence):
+        *read, last = (normalizer[number] for number in range(len(normalizer)))
+        normalizer = last if all(isinstance(part, Replace) for part in read) else normalizer  # of signs, as others
+    kinds = [type(part).__name__ for part in (getattr(backend, "model", None), normalizer)]
     config = model.config
     if config.model_type != "hat_bart" or config.num_segments or kinds != ["WordPiece", "BertNormalizer"]:
         raise ValueError(

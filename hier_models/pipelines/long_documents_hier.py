@@ -17,7 +17,7 @@ from .chunking_hier import STOPS, sentence_spans
 from .common_words_hier import COMMON_WORDS
 from .copied_words_hier import token_ends
 from .document_pipeline_hier import Example, as_text
-from .salience_hier import WORD, Words, salience
+from .salience_hier import Words, salience, words_of
 from .sources_hier import letters_before, summary_spans
 
 
@@ -65,7 +65,7 @@ def with_query(name: str, value: Any, query: str) -> Any:
 
 def is_about(query: str, text: str) -> bool:
     """Say whether half of a question's words stand in a text, or one that is not common in English."""
-    words, there = set(WORD.findall(query.casefold())), set(WORD.findall(text.casefold()))
+    words, there = set(words_of(query)), set(words_of(text))
     found = words & there
     return bool(found.difference(COMMON_WORDS)) or 0 < len(words) <= 2 * len(found)
 
@@ -274,7 +274,7 @@ def relevance(sentences: list[str], query: str) -> Any:
     Source: Otterbacher et al. (2005), Using Random Walks for Question-focused Sentence Retrieval; their walk from
     sentence to sentence found no more (examples/experiments/queries.py).
     """
-    words, asked = Words(sentences), Counter(WORD.findall(query.casefold()))
+    words, asked = Words(sentences), Counter(words_of(query))
     own = words.likeness(np.array([float(asked[word]) for word in words.numbers]) * words.rareness)
     return np.convolve(own, _NEARBY)[2:-2] if sentences else own
 

@@ -1,6 +1,7 @@
 """Which sentences of a document a summary would be made of: by their place, their words and their length."""
 
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 from itertools import chain
@@ -128,7 +129,7 @@ class Words:
     """
 
     def __init__(self, sentences: Sequence[str] | Sequence[Sequence[str]]) -> None:
-        counts = [Counter(WORD.findall(one.casefold()) if isinstance(one, str) else one) for one in sentences]
+        counts = [Counter(words_of(one) if isinstance(one, str) else one) for one in sentences]
         self.size = len(counts)
         self.numbers = {word: number for number, word in enumerate(dict.fromkeys(chain.from_iterable(counts)))}
         self.rows = np.array([row for row, own in enumerate(counts) for _ in own], dtype=np.int64)
@@ -166,6 +167,11 @@ class Words:
         own = np.array([word not in COMMON_WORDS for word in self.numbers], dtype=float)
         times = self.times * own[self.words]
         return self.sums(times * self.totals(times)[self.words]) / self.sums(times).clip(1)
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a text, without capitals; accents are one with their letters."""
+    return WORD.findall(unicodedata.normalize("NFC", text).casefold())
 
 
 def _rank(values: Any) -> Any:

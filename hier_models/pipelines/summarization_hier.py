@@ -42,6 +42,7 @@ from .written_form_hier import is_uncased, moved_places, restore_written_form
 
 
 ASKED = (64, 256)  # least and most tokens read of a document for a query, by a model that does not read the query
+ONE_AT_A_TIME = ("streamer", "assistant_model", "prompt_lookup_num_tokens")  # of `generate`, what takes no batch
 PART = 256  # tokens of a document that a paragraph of a page is made of
 
 
@@ -77,6 +78,10 @@ class SummarizationPipeline(SummaryRules):
     config, `model.config.task_specific_params = {"summarization": {"faithful": True}}`, or as attributes of a
     generation config that was not made from its config (Transformers drops them from one that was).
 
+    With `minimum_bayes_risk=True` and several beams, a summary is not the likeliest of them, but the one that has the
+    most in common with the others (ROUGE-1 and -2), less what it joins that the document does not. A checkpoint sets
+    it as it sets `faithful`, and then not for lines.
+
     Generation settings are those of `model.generation_config`, then those in the config's `task_specific_params` that
     it leaves open. Arguments of the call come before both. If nobody sets a length, a summary ends after 256 tokens.
 
@@ -104,7 +109,8 @@ class SummarizationPipeline(SummaryRules):
 
     task_settings = (
         *SummaryRules.task_settings,
-        *("faithful", "common_words", "max_source_length", "long_documents", "paragraphs", "reads_query"),
+        *("faithful", "common_words", "minimum_bayes_risk"),
+        *("max_source_length", "long_documents", "paragraphs", "reads_query"),
     )
     document_arguments = (
         *("max_source_length", "paragraphs", "query", "phrases", "return_phrases"),
@@ -169,11 +175,11 @@ class SummarizationPipeline(SummaryRules):
                 `query` (a question, or what the summary is to be about: one for all documents, or a list with one for
                 each; one document is summarized for each of a list),
                 `phrases` (a list of (phrase, value), (start, end, value) or phrases alone, to highlight in the place
-                of those that the processor finds; [] for none), `faithful` and `common_words` (what the checkpoint
-                says, else False and the commonest English words); False by default `return_truncation`,
-                `return_tensors` (token ids instead of text), `return_phrases`, `return_copied`, `return_sources`,
-                `return_encoded_rows` and `clean_up_tokenization_spaces`; and arguments of `generate`, such as
-                `num_beams`, `max_length`, `num_return_sequences`.
+                of those that the processor finds; [] for none), `faithful`, `common_words` and `minimum_bayes_risk`
+                (what the checkpoint says, else False, the commonest English words, and False); False by default
+                `return_truncation`, `return_tensors` (token ids instead of text), `return_phrases`, `return_copied`,
+                `return_sources`, `return_encoded_rows`, `clean_up_tokenization_spaces`; and arguments of `generate`,
+                such as `num_beams`, `max_length`, `num_return_sequences`.
 
         Returns:
             For one document a list of `{"summary_text": …}`, one for each returned sequence. For a list of documents a
@@ -217,7 +223,7 @@ class SummarizationPipeline(SummaryRules):
             settings = self._length_settings(of_results["length"])
             of_generation = {**settings, **of_generation}
             is_page = of_results["length"] == "long"
-            of_documents["paragraphs"] = self._task_params().get("paragraphs", 1) if is_page else 1
+            of_documents.setdefault("paragraphs", self._task_params().get("paragraphs", 1) if is_page else 1)
         return of_documents, of_generation, of_results
 
     def preprocess(  # type: ignore[override]
@@ -389,6 +395,12 @@ class SummarizationPipeline(SummaryRules):
             return super()._forward({"examples": examples}, **generate_kwargs)
         pages = [example.notes["parts"] for example in examples]
         parts = [part for page in pages for part in page]
+        of_one = [name for name in ONE_AT_A_TIME if generate_kwargs.get(name) is not None]
+        if of_one and len(parts) > 1:
+            raise ValueError(
+                f"`{of_one[0]}` is for one text at a time, and this page is written in {len(parts)} parts; leave it "
+                "out, or have the page written in one go with truncation=True."
+            )
         settings = self._of_paragraphs(generate_kwargs, pages)
         written = super()._forward({"examples": parts}, **settings)["output_ids"]  # (parts, sequences, target)
         begin = [int(written[0, 0, 0]), self.tokenizer.convert_tokens_to_ids("[long]")]

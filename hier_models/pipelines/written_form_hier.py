@@ -12,8 +12,12 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from .common_words_hier import COMMON_WORDS
 
-TOKEN = re.compile(r"[^\W_]+|[^\w\s]|_")
+
+# Soft hyphens and their like, which BERT drops; and accents that stand behind their letters.
+_UNSEEN, _ACCENTS = "\\u00ad\\u200b\\u2060\\ufeff", "\\u0300-\\u036f"
+TOKEN = re.compile(rf"[^\W_](?:[^\W_]|[{_UNSEEN}{_ACCENTS}])*|[^\w\s]|_")
 OPENING, CLOSING = "([{“‘«¿¡$£€#@", ")]}”’»%,.;:!?…"  # noqa: RUF001
 JOINING = "-‐/'’_"  # noqa: RUF001
 ENDS = frozenset(".!?。！？")
@@ -26,7 +30,7 @@ def _words(text: str) -> frozenset[str]:
 
 
 # Words that begin sentences and are no names.
-COMMON = _words(
+COMMON = COMMON_WORDS | _words(
     """a about above according across additionally after afterwards again against all also although among an and
 another any are as at based be because been before being below besides between both but by can consequently currently
 despite do does due during each earlier eight either especially even every except few finally first five following
@@ -63,6 +67,8 @@ def is_uncased(tokenizer: Any) -> bool:
     return normalizer is not None and normalizer.normalize_str("Aa") == "aa"
 
 
+_ALIKE = str.maketrans("∼⁄⋅∗‒―", "~/·*–—")  # as mini's tokenizer reads them  # noqa: RUF001
+_DROPPED = re.compile(rf"[{_UNSEEN}]|[\ufb00-\ufb06]")  # or written as its letters
 _ABBREVIATED = re.compile(r"[A-Za-z]|[A-Z][a-z]{1,3}|sp|spp|ssp|subsp|pv|cv|var")  # behind which a sentence may go on
 
 
@@ -141,10 +147,16 @@ def _tokens(text: str) -> Iterator[_Token]:
         weight = HEADING if is_heading else 1.0
         begins, before, last = True, "", -1
         for match in TOKEN.finditer(line):
-            form = match[0]
-            yield _Token(_key(form), form, match.start() > last, begins, weight)
-            begins = _ends(before, form) or (begins and not form.isalnum())
-            before, last = form, match.end()
+            form = match[0] if match[0].isascii() else _DROPPED.sub(_unligated, match[0])
+            if form:
+                key = _key(form)
+                yield _Token(key, form, match.start() > last, begins, weight)
+                begins = _ends(before, form) or (begins and not key.isalnum())
+                before, last = form, match.end()
+
+
+def _unligated(found: re.Match[str]) -> str:
+    return unicodedata.normalize("NFKC", found[0]) if found[0] >= "\ufb00" and found[0] != "\ufeff" else ""
 
 
 def _ends(before: str, form: str) -> bool:
@@ -153,10 +165,11 @@ def _ends(before: str, form: str) -> bool:
 
 
 def _key(form: str) -> str:
-    """A word as an uncased tokenizer sees it: without capitals and accents."""
+    """A word as an uncased tokenizer sees it: without capitals and accents, and small figures as figures."""
     if form.isascii():
         return form.lower()
-    plain = "".join(sign for sign in unicodedata.normalize("NFD", form) if unicodedata.category(sign) != "Mn")
+    signs = unicodedata.normalize("NFKD", form.translate(_ALIKE))
+    plain = "".join(sign for sign in signs if unicodedata.category(sign) != "Mn")
     return plain.lower() or form  # a mark of its own
 
 

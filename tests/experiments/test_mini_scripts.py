@@ -439,6 +439,14 @@ def candidates(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
+def test_the_signs_that_the_tokenizer_in_the_package_reads_are_those_of_the_script() -> None:
+    state = json.loads((Path(hier_models.MINI) / "tokenizer.json").read_text(encoding="utf-8"))
+    again = json.loads(json.dumps(state))
+    load_script("base", MINI).read_signs(again)
+    assert again == state
+    assert len(again["normalizer"]["normalizers"]) > 20
+
+
 def test_candidates_are_written_and_scored_and_their_order_is_learned(
     candidates: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

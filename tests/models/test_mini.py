@@ -1,6 +1,7 @@
 """The summarizer that comes with the package: what a newcomer types, and what they may type by mistake."""
 
 import logging
+import random
 import re
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from transformers import AutoModelForSeq2SeqLM, AutoProcessor, GenerationConfig,
 
 import hier_models
 from hier_models.models.sentence_splitting import split_sentences
+from hier_models.pipelines.summary_rules_hier import BOUNDARY, least_risk
 from tests import forks
 
 
@@ -224,6 +226,143 @@ def test_names_of_speakers_are_barred_in_their_own_dialogue(summarize):
     alone = summarize(text, num_beams=1)[0]
     assert "answer:" in alone["summary_text"]
     assert summarize([text, dialogue], num_beams=1, batch_size=2)[0] == alone
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        (
+            "The ticket for the ferry now costs 50€ in summer. A pass for the year costs 300€, which is 20€ more than "
+            "before. Children under six years travel free.",
+            ["costs 50€ in summer", "costs 300€, which is 20€ more"],
+        ),
+        (
+            "The drug was given to patients aged ≥65 years. Risk fell by 12% in those with BMI≥30, and by 3% in the "
+            "others. No deaths were seen.",
+            ["by 12% in those with BMI≥30, and by 3%"],
+        ),
+        (
+            "CO₂ emissions of the city fell by 12 percent last year. Most of it was due to the H₂ buses, which "
+            "replaced 140 diesel buses in March.",
+            ["CO₂ emissions", "the H₂ buses"],
+        ),
+        (
+            "The ﬁrst ofﬁce of the ﬁnancial group was opened in Cardiff in 1987. It has grown since then, and its "
+            "proﬁts reached 12 million pounds last year.",
+            ["The first office of the financial group", "its profits"],
+        ),
+    ],
+)
+def test_no_word_is_lost_for_a_sign_beside_it(summarize, text, kept):
+    """Where the sign is not in the vocabulary, or not inside of words."""
+    [record] = summarize(text, return_copied=True)
+    assert all(part in record["summary_text"] for part in kept)
+    figures = [word for word in record["copied"] if word["source"] and word["text"].isdecimal()]
+    assert all(text[slice(*word["source"])] == word["text"] for word in figures)
+
+
+def test_signs_without_a_piece_stand_for_themselves_alone(summarize):
+    tokenize = summarize.tokenizer.tokenize
+    assert tokenize("300₹ Windows™ ✓done") == ["300", "[UNK]", "windows", "[UNK]", "[UNK]", "done"]
+    known = {
+        "3½ R² 5°C €5 ≥65 5×": "3 ##½ r ##² 5 ##° ##c € ##5 ≥ ##65 5 ##×",
+        "10⁻⁵ ∼30 co‑operation 20℃": "10 ##− ##5 ~ 30 co ‐ operation 20 ##° ##c",  # noqa: RUF001
+    }
+    assert [" ".join(tokenize(text)) for text in known] == list(known.values())
+
+
+def test_names_with_signs_that_are_not_known_are_barred_too(summarize):
+    names = ["Zoë 😀", "B\ud83d", "😀"]
+    turns = [{"role": name, "content": turn["content"]} for name, turn in zip(names, DIALOGUE, strict=True)]
+    summary = summarize({"turns": turns}, num_beams=1)[0]["summary_text"]
+    assert summary
+    assert "Zoë:" not in summary
+
+
+def test_what_takes_no_batch_is_no_way_to_write_a_page(summarize):
+    text = "\n\n".join([FERRY] * 3)
+    with pytest.raises(ValueError, match=r"`prompt_lookup_num_tokens` is for one text at a time.*truncation=True"):
+        summarize(text, length="long", num_beams=1, prompt_lookup_num_tokens=3)
+    asked = {"length": "long", "num_beams": 1, "truncation": True}
+    assert summarize(text, prompt_lookup_num_tokens=3, **asked) == summarize(text, **asked)
+
+
+def test_a_page_has_as_many_parts_as_are_asked_for(summarize):
+    whole, one = (summarize(f"{FERRY}\n\n{MAIL}", length="long", **asked)[0] for asked in ({}, {"paragraphs": 1}))
+    assert whole != one
+
+
+# Of several beams, the one of the least risk
+
+
+def test_of_several_beams_one_is_taken_that_joins_little_and_is_like_the_others(summarize):
+    texts = [FERRY, *LETTERS.values()]
+    beams = summarize(texts, num_return_sequences=4, return_tensors=True, batch_size=2)
+    taken = summarize(texts, return_tensors=True, batch_size=3)
+    likeliest = summarize(texts, return_tensors=True, minimum_bayes_risk=False)
+    special = set(summarize.tokenizer.all_special_ids)
+    ends = summarize.tokenizer.convert_tokens_to_ids([".", "!", "?"])
+    numbers = []
+    for text, own, one, first in zip(texts, beams, taken, likeliest, strict=True):
+        read = summarize.preprocess(text)["examples"].inputs["input_ids"]
+        source = [BOUNDARY if token in special else token for token in read]
+        written = [[token for token in beam["summary_token_ids"].tolist() if token not in special] for beam in own]
+        numbers.append(number := least_risk(written, source, ends))
+        assert [token for token in one["summary_token_ids"].tolist() if token not in special] == written[number]
+        assert [token for token in first["summary_token_ids"].tolist() if token not in special] == written[0]
+    assert len(set(numbers)) > 1
+
+
+def test_of_lines_the_likeliest_is_taken_unless_the_call_asks_otherwise(summarize):
+    texts = list(LETTERS.values())
+    lines, likeliest, asked = (
+        summarize(texts, length="line", **how)
+        for how in ({}, {"minimum_bayes_risk": False}, {"minimum_bayes_risk": True})
+    )
+    assert lines == likeliest
+    assert lines != asked
+
+
+def test_a_summary_of_the_least_risk_is_that_of_its_definition():
+    generator = random.Random(0)
+    for _ in range(200):
+        source = [generator.randint(-1, 6) for _ in range(30)]
+        summaries = [[generator.randint(0, 8) for _ in range(generator.randint(0, 12))] for _ in range(4)]
+        values = [expected_gain(place, summaries, source, ends={0, 1}) for place in range(4)]
+        assert values[least_risk(summaries, source, {0, 1})] == pytest.approx(max(values), abs=1e-12)
+    same = [[2, 3, 4]] * 3
+    assert least_risk(same, [2, 3, 4], {0}) == 0  # of equals the likeliest
+    assert least_risk([[5, 0, 3, 4, 0], [5, 0, 4, 0]], [5, 0, 2, 3, 4, 0], {0}) == 1 - least_risk(
+        [[5, 0, 4, 0], [5, 0, 3, 4, 0]], [5, 0, 2, 3, 4, 0], {0}
+    )
+
+
+def expected_gain(place, summaries, source, ends):
+    """Sum by sum, as the docstring says it."""
+
+    def grams(tokens, size):
+        return [tuple(tokens[start : start + size]) for start in range(len(tokens) - size + 1)]
+
+    def rouge(left, right, size):
+        left, rest, common = grams(left, size), grams(right, size), 0
+        total = len(left) + len(rest)
+        for gram in left:
+            if gram in rest:
+                rest.remove(gram)
+                common += 1
+        return 2 * common / total if total else 0.0
+
+    def bounded(tokens):
+        parts = (f"{token} B" if token in ends else "B" if token < 0 else str(token) for token in tokens)
+        text = " ".join(["B", *parts])
+        while "B B" in text:
+            text = text.replace("B B", "B")
+        return grams(text.split(), 2)
+
+    others = [other for number, other in enumerate(summaries) if number != place]
+    mean = sum(rouge(summaries[place], other, size) for other in others for size in (1, 2)) / (2 * len(others))
+    pairs, there = bounded(summaries[place]), bounded(source)
+    return mean - sum(pair not in there for pair in pairs) / max(1, len(pairs))
 
 
 def test_headings_and_lists_are_no_parts_of_sentences(summarize):

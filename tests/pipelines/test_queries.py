@@ -3,6 +3,7 @@
 import logging
 import math
 import re
+import unicodedata
 
 import pytest
 import torch
@@ -71,6 +72,16 @@ def test_of_a_document_that_is_not_long_half_is_read(summarize, read):
     assert len(asked) < 0.7 * len(text)
     short = "The roof costs too much. We leave it as it is."
     assert read(short, query=QUERY) == read(short)
+
+
+def test_accents_are_found_however_they_are_encoded():
+    said = "The singer Beyoncé came to the roof."
+    apart = unicodedata.normalize("NFD", said)
+    of_said = relevance([said, "The town is old."], said)[0]
+    for question, text in ((said, apart), (apart, said)):
+        assert relevance([text, "The town is old."], question)[0] == pytest.approx(of_said)
+    assert is_about("Beyoncé", apart)
+    assert is_about(unicodedata.normalize("NFD", "Beyoncé"), said)
 
 
 def test_a_model_without_a_limit_or_a_processor_reads_what_is_asked_for(tokenizer):

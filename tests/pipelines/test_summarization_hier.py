@@ -175,6 +175,12 @@ def test_nothing_to_summarize(summarize):
     assert list(summarize(datasets.Dataset.from_dict({"text": []}))) == []
 
 
+def test_a_generator_may_begin_with_a_dialogue(summarize_hat):
+    items = [TURNS, "A text that stands alone.", {"turns": TURNS}]
+    expected = summarize_hat(items, **LENGTH)
+    assert [record for (record,) in summarize_hat((item for item in items), **LENGTH)] == expected
+
+
 def test_generators_are_read_as_they_are_needed(summarize):
     taken = []
 

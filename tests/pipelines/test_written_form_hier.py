@@ -56,6 +56,24 @@ def test_marks_of_their_own_stay_behind_their_letters(text):
         assert restore_written_form(text, document) == text
 
 
+@pytest.mark.parametrize(
+    ("text", "document", "written"),
+    [
+        ("yes, emile met jose.", "E\u0301mile met Jose\u0301. E\u0301mile.", "Yes, E\u0301mile met Jose\u0301."),
+        ("turbines above aldenport.", "By Alden\u00adport. \ufeff They turn.", "Turbines above Aldenport."),
+        ("first office of r2, co2, 10−5.", "First ofﬁce of R², CO₂, 10⁻⁵.", "First office of R², CO₂, 10⁻⁵."),  # noqa: RUF001
+        ("all ~ 30 of 5 / 8 are.", "Some. All ∼30 of 5⁄8 are.", "All ∼30 of 5⁄8 are."),  # noqa: RUF001
+        (
+            "it says that traffic fell and water was clean, as researchers found with marianne.",
+            "Traffic fell. Water is clean. Researchers found it. Marianne wept.",
+            "It says that traffic fell and water was clean, as researchers found with Marianne.",
+        ),
+    ],
+)  # fmt: skip
+def test_words_are_known_again_however_they_are_encoded(text, document, written):
+    assert restore_written_form(text, document) == written
+
+
 def test_spaces_go_by_two_words_before_them():
     document = "It replaces encodings.idna here. IDNA is old. IDNA is slow."
     assert restore_written_form("it replaces encodings. idna here.", document) == "It replaces encodings.idna here."

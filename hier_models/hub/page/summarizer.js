@@ -1,7 +1,7 @@
 // Summaries in the browser, greedily: what the pipeline "summarization" of hier_models does with a HAT-BART whose
 // tokenizer is an uncased WordPiece. `page.json`, which the export writes, says what differs between checkpoints.
 
-export const VERSION = 2;
+export const VERSION = 3;
 
 // Files
 
@@ -51,14 +51,16 @@ async function read(url, name, report) {
   return new Uint8Array(await new Blob(parts).arrayBuffer());
 }
 
-// Tokens: BERT's normalizer, words and signs, and the longest pieces
+// Tokens: signs read as others, BERT's normalizer, words and signs, and the longest pieces
 
 const PUNCTUATION = "!-\\/:-@\\[-`{-~\\p{P}";
 const WORDS = new RegExp(`[${PUNCTUATION}]|[^\\p{White_Space}${PUNCTUATION}]+`, "gu");
 const CHINESE = /[\u4e00-\u9fff\u3400-\u4dbf\u{20000}-\u{2a6df}\u{2a700}-\u{2b73f}\u{2b740}-\u{2b81f}\u{2b920}-\u{2ceaf}\uf900-\ufaff\u{2f800}-\u{2fa1f}]/gu;
 
 export class Tokenizer {
-  constructor({ model, added_tokens }) {
+  constructor({ model, added_tokens, normalizer, pre_tokenizer }) {
+    this.readAs = (normalizer.normalizers ?? []).filter(({ type }) => type === "Replace").map(({ pattern, content }) => [pattern.String, content]);
+    this.parted = (pre_tokenizer.pretokenizers ?? []).filter(({ type }) => type === "Split").map(({ pattern }) => new RegExp(`(${pattern.Regex})`, "gu"));
     this.ids = new Map(Object.entries(model.vocab));
     this.pieces = [];
     for (const [piece, id] of this.ids) this.pieces[id] = piece;
@@ -72,9 +74,11 @@ export class Tokenizer {
 
   /** Words and signs, without capitals and accents. */
   words(text) {
+    for (const [sign, meant] of this.readAs) text = text.replaceAll(sign, meant);
     const plain = text.replace(/[\0\ufffd]|(?![\t\n\r])[\p{Cc}\p{Cf}\p{Cs}\p{Co}]/gu, "").replace(CHINESE, " $& ").normalize("NFD");
     // Sign by sign, as a final sigma is none here.
-    return plain.replace(/\p{Mn}/gu, "").replace(/\p{Changes_When_Lowercased}/gu, (sign) => sign.toLowerCase()).match(WORDS) ?? [];
+    const words = plain.replace(/\p{Mn}/gu, "").replace(/\p{Changes_When_Lowercased}/gu, (sign) => sign.toLowerCase()).match(WORDS) ?? [];
+    return this.parted.reduce((found, between) => found.flatMap((word) => word.split(between).filter(Boolean)), words);
   }
 
   encode(text) {
@@ -438,17 +442,22 @@ const capital = (form) => form.charAt(0).toUpperCase() + form.slice(1);
 /** Whether a sign ends a sentence, and not an initial or an abbreviation such as e.g. */
 const endsSentence = (before, form) => isIn(form, ENDS) && !(form === "." && /^\p{L}$/u.test(before));
 
+const DROPPED = /[\u00ad\u200b\u2060\ufeff]/g, LIGATURES = /[\ufb00-\ufb06]/g;
+const ALIKE = { "∼": "~", "⁄": "/", "⋅": "·", "∗": "*", "‒": "–", "―": "—" };
+const keyOf = (form) => form.replace(/[∼⁄⋅∗‒―]/g, (sign) => ALIKE[sign]).normalize("NFKD").replace(/\p{Mn}/gu, "").toLowerCase();
+
 function* formsOf(text) {
   for (const line of text.split(/\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]/)) {
     const trimmed = line.trim(), words = trimmed.split(/\s+/).length;
     const weight = trimmed && words <= 12 && !isIn(trimmed.at(-1), ENDS) ? 0.1 : 1; // a heading
     let begins = true, before = "", last = -1;
-    for (const match of line.matchAll(/[\p{L}\p{N}]+|[^\p{L}\p{N}_\s]|_/gu)) {
-      const form = match[0], key = form.normalize("NFD").replace(/\p{Mn}/gu, "").toLowerCase();
+    for (const match of line.matchAll(/[\p{L}\p{N}](?:[\p{L}\p{N}]|[\u0300-\u036f\u00ad\u200b\u2060\ufeff])*|[^\p{L}\p{N}_\s]|_/gu)) {
+      const form = match[0].replace(DROPPED, "").replace(LIGATURES, (sign) => sign.normalize("NFKC")), key = keyOf(form);
+      if (!form) continue;
       yield { key, form, space: match.index > last, begins, weight };
       begins = endsSentence(before, form) || (begins && !isWord(form));
       before = form;
-      last = match.index + form.length;
+      last = match.index + match[0].length;
     }
   }
 }
