@@ -85,6 +85,9 @@ def least_risk(summaries: Sequence[Sequence[int]], source: Sequence[int], ends: 
         summaries: Tokens of each, without special ones.
         source: Tokens of the document, where `BOUNDARY` stands for special ones.
         ends: Tokens that end sentences.
+
+    Returns:
+        Its number, of equals the first.
     """
     there = set(_pairs(source, ends))
     grams = [(Counter[Any](summary), Counter[Any](pairwise(summary))) for summary in summaries]
