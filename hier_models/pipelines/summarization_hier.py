@@ -79,8 +79,8 @@ class SummarizationPipeline(SummaryRules):
     generation config that was not made from its config (Transformers drops them from one that was).
 
     With `minimum_bayes_risk=True` and several beams, a summary is not the likeliest of them, but the one that has the
-    most in common with the others (ROUGE-1 and -2), less what it joins that the document does not. A checkpoint sets
-    it as it sets `faithful`, and then not for lines.
+    most in common with the others (ROUGE-1 and -2) and the most whole sentences of the document, and joins the least
+    that the document does not. A checkpoint sets it as it sets `faithful`, and then not for lines.
 
     Generation settings are those of `model.generation_config`, then those in the config's `task_specific_params` that
     it leaves open. Arguments of the call come before both. If nobody sets a length, a summary ends after 256 tokens.

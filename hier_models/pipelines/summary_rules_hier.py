@@ -72,11 +72,11 @@ class OfEachDocument(LogitsProcessor):
 
 
 def least_risk(summaries: Sequence[Sequence[int]], source: Sequence[int], ends: Collection[int]) -> int:
-    """The place of the summary that has the most in common with the others, and joins the least.
+    """The place of the summary that has the most in common with the others, and the document's sentences whole.
 
     Each of the others may be what people would write, so its expected ROUGE is the mean of that with them: here of
-    ROUGE-1 and -2 (F) of tokens. From it is taken the share of its pairs of neighbours that the document does not
-    have: halves of sentences that do not belong together, and sentences that begin in their middle.
+    ROUGE-1 and -2 (F) of tokens. To it is added the share of its sentences that the document has, and from it is taken
+    the share of its pairs of neighbours that the document does not have, beginnings and ends of sentences among them.
 
     Source: Kumar and Byrne (2004), Minimum Bayes-Risk Decoding for Statistical Machine Translation, equation 2, with
     the beams of a search, and all as likely.
@@ -89,14 +89,16 @@ def least_risk(summaries: Sequence[Sequence[int]], source: Sequence[int], ends: 
     Returns:
         Its number, of equals the first.
     """
-    there = set(_pairs(source, ends))
+    there = _sentences(source, ends)
+    whole, pairs = set(there), set(_pairs(there))
     grams = [(Counter[Any](summary), Counter[Any](pairwise(summary))) for summary in summaries]
 
     def gain(place: int) -> float:
         others = (other for number, other in enumerate(grams) if number != place)
         common = [_f1(*both) for other in others for both in zip(grams[place], other, strict=True)]
-        pairs = _pairs(summaries[place], ends)
-        return sum(common) / max(1, len(common)) - sum(pair not in there for pair in pairs) / max(1, len(pairs))
+        own = _sentences(summaries[place], ends)
+        kept, joined = ([one in whole for one in own], [pair not in pairs for pair in _pairs(own)])
+        return sum(sum(share) / max(1, len(share)) for share in (common, kept)) - sum(joined) / max(1, len(joined))
 
     return max(range(len(summaries)), key=gain)
 
@@ -106,10 +108,19 @@ def _f1(counts: Counter[Any], others: Counter[Any]) -> float:
     return 2 * (counts & others).total() / size if size else 0.0
 
 
-def _pairs(tokens: Sequence[int], ends: Collection[int]) -> list[tuple[int, int]]:
-    """Neighbours, with the boundaries of sentences among them."""
-    parted = [part for token in tokens for part in ((token, BOUNDARY) if token in ends else (token,))]
-    return [pair for pair in pairwise([BOUNDARY, *parted]) if pair[0] != pair[1] or pair[0] != BOUNDARY]
+def _sentences(tokens: Sequence[int], ends: Collection[int]) -> list[tuple[int, ...]]:
+    sentences: list[list[int]] = [[]]
+    for token in tokens:
+        if token != BOUNDARY:
+            sentences[-1].append(token)
+        if token == BOUNDARY or token in ends:
+            sentences.append([])
+    return [tuple(sentence) for sentence in sentences if sentence]
+
+
+def _pairs(sentences: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
+    """Neighbours in each sentence, its beginning and its end among them."""
+    return [pair for sentence in sentences for pair in pairwise((BOUNDARY, *sentence, BOUNDARY))]
 
 
 class SummaryRules(DocumentPipeline):
