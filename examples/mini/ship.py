@@ -52,13 +52,7 @@ def main() -> None:
     special = set(tokenizer.all_special_tokens)
     cut(model, tokenizer, chosen(tokenizer.get_vocab(), special, counts, min(entries, len(tokenizer))))
     model.config.task_specific_params = {
-        "summarization": {
-            "faithful": True,
-            "long_documents": "condense",
-            "max_source_length": READ,
-            "minimum_bayes_risk": True,
-            "paragraphs": 4,
-        }
+        "summarization": {"faithful": True, "long_documents": "condense", "max_source_length": READ, "paragraphs": 4}
     }
     model.generation_config.update(
         num_beams=4,

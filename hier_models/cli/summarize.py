@@ -21,7 +21,7 @@ from .reporting import tokens_were
 # Options that a summarizer without a model has no use for.
 OF_GENERATION = ("length", "max_length", "min_length", "num_beams", "settings", "max_source_length")
 OF_READING = ("cut", "phrase", "phrases_column", "show_phrases", "mark_copied")  # what leaves no choice to a query
-FAITHFUL = ("faithful", "minimum_bayes_risk")  # what --set knows besides the settings of `generate`
+FAITHFUL = ("faithful",)  # what --set knows besides the settings of `generate`
 OF_OUTPUT = ("show_phrases", "sources", "cut", "mark_copied")
 
 

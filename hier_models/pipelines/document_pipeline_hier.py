@@ -250,14 +250,11 @@ class DocumentPipeline(HierPipeline):
         generate_kwargs = {**examples[0].settings, **generate_kwargs}
         generation_config, other_kwargs = self._generation_config(generate_kwargs, examples)
         self._warn(examples, generation_config)
-        output = self._generate(batch, generation_config, other_kwargs)
+        output = self.model.generate(**batch, generation_config=generation_config, **other_kwargs)
         ids = output if isinstance(output, torch.Tensor) else output.sequences
         ids = ids.reshape(len(examples), -1, ids.shape[-1])  # (batch, sequences, target)
         found = self._looked_up(examples, batch, ids, output, generation_config)
         return {"output_ids": ids, "examples": examples, **found}
-
-    def _generate(self, batch: Tensors, config: GenerationConfig, others: dict[str, Any]) -> Any:
-        return self.model.generate(**batch, generation_config=config, **others)
 
     def _looked_up(
         self, examples: list[Example], batch: Tensors, ids: torch.Tensor, output: Any, config: GenerationConfig

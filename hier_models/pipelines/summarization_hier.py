@@ -78,10 +78,6 @@ class SummarizationPipeline(SummaryRules):
     config, `model.config.task_specific_params = {"summarization": {"faithful": True}}`, or as attributes of a
     generation config that was not made from its config (Transformers drops them from one that was).
 
-    With `minimum_bayes_risk=True` and several beams, a summary is not the likeliest of them, but the one that has the
-    most in common with the others (ROUGE-1 and -2) and the most whole sentences of the document, and joins the least
-    that the document does not. A checkpoint sets it as it sets `faithful`, and then not for lines.
-
     Generation settings are those of `model.generation_config`, then those in the config's `task_specific_params` that
     it leaves open. Arguments of the call come before both. If nobody sets a length, a summary ends after 256 tokens.
 
@@ -109,8 +105,7 @@ class SummarizationPipeline(SummaryRules):
 
     task_settings = (
         *SummaryRules.task_settings,
-        *("faithful", "common_words", "minimum_bayes_risk"),
-        *("max_source_length", "long_documents", "paragraphs", "reads_query"),
+        *("faithful", "common_words", "max_source_length", "long_documents", "paragraphs", "reads_query"),
     )
     document_arguments = (
         *("max_source_length", "paragraphs", "query", "phrases", "return_phrases"),
@@ -175,11 +170,11 @@ class SummarizationPipeline(SummaryRules):
                 `query` (a question, or what the summary is to be about: one for all documents, or a list with one for
                 each; one document is summarized for each of a list),
                 `phrases` (a list of (phrase, value), (start, end, value) or phrases alone, to highlight in the place
-                of those that the processor finds; [] for none), `faithful`, `common_words` and `minimum_bayes_risk`
-                (what the checkpoint says, else False, the commonest English words, and False); False by default
-                `return_truncation`, `return_tensors` (token ids instead of text), `return_phrases`, `return_copied`,
-                `return_sources`, `return_encoded_rows`, `clean_up_tokenization_spaces`; and arguments of `generate`,
-                such as `num_beams`, `max_length`, `num_return_sequences`.
+                of those that the processor finds; [] for none), `faithful` and `common_words` (what the checkpoint
+                says, else False and the commonest English words); False by default `return_truncation`,
+                `return_tensors` (token ids instead of text), `return_phrases`, `return_copied`, `return_sources`,
+                `return_encoded_rows` and `clean_up_tokenization_spaces`; and arguments of `generate`, such as
+                `num_beams`, `max_length`, `num_return_sequences`.
 
         Returns:
             For one document a list of `{"summary_text": …}`, one for each returned sequence. For a list of documents a

@@ -1,8 +1,5 @@
 """What a summary may be: how long it gets, and of which words it is made."""
 
-from collections import Counter
-from collections.abc import Collection, Sequence
-from itertools import pairwise
 from typing import Any
 
 import torch
@@ -15,14 +12,13 @@ from transformers import (
 )
 
 from .common_words_hier import COMMON_WORDS
-from .document_pipeline_hier import DocumentPipeline, Example, Tensors, as_text, total_length
+from .document_pipeline_hier import DocumentPipeline, Example, as_text, total_length
 from .faithful_hier import FaithfulLogitsProcessor, NoDoubledWordLogitsProcessor, WordPieces, is_english
 from .faithful_hier import logger as faithful_logger
 
 
 # Least and most tokens of a summary of a length.
 NEW_TOKENS = {"line": (0, 64), "short": (34, 192), "long": (150, 512)}
-BOUNDARY = -1  # between sentences, in the place of a token
 MOST_OF_SHORT = 64  # tokens of a document that may be summarized by as many; of a longer one by two thirds of it
 
 
@@ -69,58 +65,6 @@ class OfEachDocument(LogitsProcessor):
         each = len(scores) // len(self.processors)
         rows = zip(self.processors, input_ids.split(each), scores.split(each), strict=True)
         return torch.cat([own(ids, some) if own else some for own, ids, some in rows])  # type: ignore[return-value]
-
-
-def least_risk(summaries: Sequence[Sequence[int]], source: Sequence[int], ends: Collection[int]) -> int:
-    """The place of the summary that has the most in common with the others, and the document's sentences whole.
-
-    Each of the others may be what people would write, so its expected ROUGE is the mean of that with them: here of
-    ROUGE-1 and -2 (F) of tokens. To it is added the share of its sentences that the document has, and from it is taken
-    the share of its pairs of neighbours that the document does not have, beginnings and ends of sentences among them.
-
-    Source: Kumar and Byrne (2004), Minimum Bayes-Risk Decoding for Statistical Machine Translation, equation 2, with
-    the beams of a search, and all as likely.
-
-    Args:
-        summaries: Tokens of each, without special ones.
-        source: Tokens of the document, where `BOUNDARY` stands for special ones.
-        ends: Tokens that end sentences.
-
-    Returns:
-        Its number, of equals the first.
-    """
-    there = _sentences(source, ends)
-    whole, pairs = set(there), set(_pairs(there))
-    grams = [(Counter[Any](summary), Counter[Any](pairwise(summary))) for summary in summaries]
-
-    def gain(place: int) -> float:
-        others = (other for number, other in enumerate(grams) if number != place)
-        common = [_f1(*both) for other in others for both in zip(grams[place], other, strict=True)]
-        own = _sentences(summaries[place], ends)
-        kept, joined = ([one in whole for one in own], [pair not in pairs for pair in _pairs(own)])
-        return sum(sum(share) / max(1, len(share)) for share in (common, kept)) - sum(joined) / max(1, len(joined))
-
-    return max(range(len(summaries)), key=gain)
-
-
-def _f1(counts: Counter[Any], others: Counter[Any]) -> float:
-    size = counts.total() + others.total()
-    return 2 * (counts & others).total() / size if size else 0.0
-
-
-def _sentences(tokens: Sequence[int], ends: Collection[int]) -> list[tuple[int, ...]]:
-    sentences: list[list[int]] = [[]]
-    for token in tokens:
-        if token != BOUNDARY:
-            sentences[-1].append(token)
-        if token == BOUNDARY or token in ends:
-            sentences.append([])
-    return [tuple(sentence) for sentence in sentences if sentence]
-
-
-def _pairs(sentences: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
-    """Neighbours in each sentence, its beginning and its end among them."""
-    return [pair for sentence in sentences for pair in pairwise((BOUNDARY, *sentence, BOUNDARY))]
 
 
 class SummaryRules(DocumentPipeline):
@@ -173,19 +117,15 @@ class SummaryRules(DocumentPipeline):
         self, generate_kwargs: dict[str, Any], examples: list[Example]
     ) -> tuple[GenerationConfig, dict[str, Any]]:
         """The settings for this call, and the arguments of `generate` that are no settings."""
-        own = ("faithful", "common_words", "minimum_bayes_risk")
+        own = ("faithful", "common_words")
         kwargs = {name: value for name, value in generate_kwargs.items() if name not in own}
         config, others = super()._generation_config(kwargs, examples)
         configs = [vars(config), vars(self.model.generation_config)]
         places = [generate_kwargs, *configs, self._task_params()]
         set_to = (next((place[name] for place in places if place.get(name) is not None), None) for name in own)
-        faithful, common_words, least_risk = set_to
-        for name, value in (("faithful", faithful), ("minimum_bayes_risk", least_risk)):
-            if value not in (None, True, False):
-                raise ValueError(f"`{name}` must be True or False, got {value!r}.")
-        is_asked = any(place.get("minimum_bayes_risk") is not None for place in places[:-1])
-        if least_risk and (is_asked or self._length_of(config) != "line"):
-            others["minimum_bayes_risk"] = True
+        faithful, common_words = set_to
+        if faithful not in (None, True, False):
+            raise ValueError(f"`faithful` must be True or False, got {faithful!r}.")
         prompt = others.get("decoder_input_ids")
         begun = 1 if prompt is None else prompt.shape[-1]
         max_length = total_length(config, "max", begun)
@@ -226,35 +166,13 @@ class SummaryRules(DocumentPipeline):
 
     def _least_tokens(self, examples: list[Example], config: GenerationConfig) -> list[int]:
         """How many tokens each summary needs to be of the length it begins with: at most a third of its document's."""
-        if (length := self._length_of(config)) is None:
+        if config.forced_bos_token_id is None or not self._knows_lengths():
+            return []
+        token = self.tokenizer.convert_ids_to_tokens(config.forced_bos_token_id)
+        if (length := token.strip("[]")) not in NEW_TOKENS:
             return []
         least, _ = NEW_TOKENS[length]
         return [min(least, len(example) // 3) for example in examples]
-
-    def _length_of(self, config: GenerationConfig) -> str | None:
-        """The length that summaries begin with."""
-        if config.forced_bos_token_id is None or not self._knows_lengths():
-            return None
-        length = self.tokenizer.convert_ids_to_tokens(config.forced_bos_token_id).strip("[]")
-        return length if length in NEW_TOKENS else None
-
-    def _generate(self, batch: Tensors, config: GenerationConfig, others: dict[str, Any]) -> Any:
-        """Write each summary, or all of its beams and take that of the least risk."""
-        settings = dict(others)
-        is_wanted = settings.pop("minimum_bayes_risk", False)
-        has_choice = (config.num_beams or 1) > 1 and (config.num_return_sequences or 1) == 1
-        if not (is_wanted and has_choice) or config.return_dict_in_generate:
-            return super()._generate(batch, config, settings)
-        config.num_return_sequences = config.num_beams
-        beams = super()._generate(batch, config, settings).unflatten(0, (-1, config.num_beams))
-        special = set(self.tokenizer.all_special_ids)
-        ends = set(self.tokenizer.convert_tokens_to_ids(list(".!?"))) - special
-        chosen = []
-        for own, read in zip(beams.tolist(), batch["input_ids"].tolist(), strict=True):
-            summaries = [[token for token in beam if token not in special] for beam in own]
-            source = [BOUNDARY if token in special else token for token in read]
-            chosen.append(least_risk(summaries, source, ends))
-        return beams[range(len(beams)), chosen]  # (batch, target)
 
     def _most_tokens(self, example: Example) -> int:
         """How many tokens a summary may have: as many as a short document without markers, and none of nothing."""
@@ -267,10 +185,9 @@ class SummaryRules(DocumentPipeline):
         if example.source[0] != "turns" or not example.source[1]:
             return None
         names = sorted({f"{turn['role']}:" for turn in example.source[1]})
+        written = [as_text("text", name, replace=True) for name in names]
+        encoded = self.tokenizer(written, add_special_tokens=False)["input_ids"]
         unknown = self.tokenizer.unk_token_id
-        encoded = self.tokenizer([as_text("text", name, replace=True) for name in names], add_special_tokens=False)[
-            "input_ids"
-        ]
         tokens = [kept for ids in encoded if len(kept := [token for token in ids if token != unknown]) > 1]
         if not tokens:
             return None

@@ -1,7 +1,6 @@
 """The summarizer that comes with the package: what a newcomer types, and what they may type by mistake."""
 
 import logging
-import random
 import re
 from pathlib import Path
 
@@ -12,8 +11,6 @@ from transformers import AutoModelForSeq2SeqLM, AutoProcessor, GenerationConfig,
 
 import hier_models
 from hier_models.models.sentence_splitting import split_sentences
-from hier_models.pipelines import summary_rules_hier
-from hier_models.pipelines.summary_rules_hier import BOUNDARY, least_risk
 from tests import forks
 
 
@@ -291,80 +288,6 @@ def test_what_takes_no_batch_is_no_way_to_write_a_page(summarize):
 def test_a_page_has_as_many_parts_as_are_asked_for(summarize):
     whole, one = (summarize(f"{FERRY}\n\n{MAIL}", length="long", **asked)[0] for asked in ({}, {"paragraphs": 1}))
     assert whole != one
-
-
-# Of several beams, the one of the least risk
-
-
-def test_of_several_beams_the_one_of_the_least_risk_is_taken(summarize):
-    texts = [FERRY, *LETTERS.values()]
-    beams = summarize(texts, num_return_sequences=4, return_tensors=True, batch_size=2)
-    taken = summarize(texts, return_tensors=True, batch_size=3)
-    likeliest = summarize(texts, return_tensors=True, minimum_bayes_risk=False)
-    special = set(summarize.tokenizer.all_special_ids)
-    ends = summarize.tokenizer.convert_tokens_to_ids([".", "!", "?"])
-    numbers = []
-    for text, own, one, first in zip(texts, beams, taken, likeliest, strict=True):
-        read = summarize.preprocess(text)["examples"].inputs["input_ids"]
-        source = [BOUNDARY if token in special else token for token in read]
-        written = [[token for token in beam["summary_token_ids"].tolist() if token not in special] for beam in own]
-        numbers.append(number := least_risk(written, source, ends))
-        assert [token for token in one["summary_token_ids"].tolist() if token not in special] == written[number]
-        assert [token for token in first["summary_token_ids"].tolist() if token not in special] == written[0]
-    assert len(set(numbers)) > 1
-
-
-def test_of_lines_the_likeliest_is_taken_unless_the_call_asks_otherwise(summarize, monkeypatch):
-    monkeypatch.setattr(summary_rules_hier, "least_risk", lambda summaries, *_: len(summaries) - 1)
-    texts = list(LETTERS.values())[:2]
-    lines, likeliest, asked = (
-        summarize(texts, length="line", **how)
-        for how in ({}, {"minimum_bayes_risk": False}, {"minimum_bayes_risk": True})
-    )
-    assert lines == likeliest
-    assert lines != asked
-
-
-def test_a_summary_of_the_least_risk_is_that_of_its_definition():
-    generator = random.Random(0)
-    for _ in range(200):
-        source = [generator.randint(-1, 6) for _ in range(30)]
-        summaries = [[generator.randint(0, 8) for _ in range(generator.randint(0, 12))] for _ in range(4)]
-        values = [expected_gain(place, summaries, source, ends={0, 1}) for place in range(4)]
-        assert values[least_risk(summaries, source, {0, 1})] == pytest.approx(max(values), abs=1e-12)
-    same = [[2, 3, 4]] * 3
-    assert least_risk(same, [2, 3, 4], {0}) == 0  # of equals the likeliest
-    for summaries, number in (([[5, 0, 3, 4, 0], [5, 0, 4, 0]], 0), ([[5, 4, 0], [5, 0, 2, 3, 4, 0]], 1)):
-        assert least_risk(summaries, [5, 0, 2, 3, 4, 0], {0}) == number
-
-
-def expected_gain(place, summaries, source, ends):
-    """Sum by sum, as the docstring says it."""
-
-    def grams(tokens, size):
-        return [tuple(tokens[start : start + size]) for start in range(len(tokens) - size + 1)]
-
-    def rouge(left, right, size):
-        left, rest, common = grams(left, size), grams(right, size), 0
-        total = len(left) + len(rest)
-        for gram in left:
-            if gram in rest:
-                rest.remove(gram)
-                common += 1
-        return 2 * common / total if total else 0.0
-
-    def sentences(tokens):
-        text = " ".join(f"{token} |" if token in ends else "|" if token < 0 else str(token) for token in tokens)
-        return [part.split() for part in text.split("|") if part.strip()]
-
-    def pairs(tokens):
-        return [pair for sentence in sentences(tokens) for pair in grams(["B", *sentence, "B"], 2)]
-
-    others = [other for number, other in enumerate(summaries) if number != place]
-    mean = sum(rouge(summaries[place], other, size) for other in others for size in (1, 2)) / (2 * len(others))
-    own, there, joined = sentences(summaries[place]), sentences(source), pairs(summaries[place])
-    whole = sum(sentence in there for sentence in own) / max(1, len(own))
-    return mean + whole - sum(pair not in pairs(source) for pair in joined) / max(1, len(joined))
 
 
 def test_headings_and_lists_are_no_parts_of_sentences(summarize):
