@@ -72,7 +72,7 @@ def read_signs(state: dict[str, Any]) -> None:
     signs = [piece for piece in pieces if len(piece) == 1 and piece > "\x7f" and unicodedata.category(piece)[0] == "S"]
     alone = "".join(sorted(sign for sign in signs if f"##{sign}" not in pieces))  # which go on no word: 50€
     inside = "".join(sorted(set(signs) - set(alone)))
-    parted = rf"(?<=[\p{{L}}\p{{N}}])[{alone}]|(?![{alone}{inside}])\p{{S}}"
+    parted = rf"(?<=.)[{alone}]|(?![{alone}{inside}])\p{{S}}"
     split = {"type": "Split", "pattern": {"Regex": parted}, "behavior": "Isolated", "invert": False}
     state["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [words, split]}
 

@@ -272,7 +272,7 @@ def _sections(entries: list[_Entry], in_chapter: bool = False) -> Iterator[str]:
     for entry in entries:
         if in_chapter and not is_called_chapter(entry.title):
             yield entry.file
-        yield from _sections(entry.children, in_chapter or not _holds_chapters(entry))
+        yield from _sections(entry.children, in_chapter or is_called_chapter(entry.title))
 
 
 def _pieces(pages: list[_Page], entries: list[_Entry]) -> list[_Piece]:

@@ -6,8 +6,6 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from tokenizers.normalizers import Replace, Sequence
-
 from ..inspection.pages import page
 from ..models.sentence_splitting import abbreviations
 from ..models.summary_lengths import length_ids
@@ -81,13 +79,10 @@ def _settings(model: Any, processor: Any) -> dict[str, Any]:
     """What the scripts are told, beside the settings of `generate`."""
     tokenizer: Any = getattr(processor, "tokenizer", None)
     backend: Any = getattr(tokenizer, "backend_tokenizer", None)
-    normalizer = getattr(backend, "normalizer", None)
-    if isinstance(normalizer, Sequence):
-        *read, last = (normalizer[number] for number in range(len(normalizer)))
-        normalizer = last if all(isinstance(part, Replace) for part in read) else normalizer  # of signs, as others
-    kinds = [type(part).__name__ for part in (getattr(backend, "model", None), normalizer)]
+    kinds = _kinds(json.loads(backend.to_str())) if backend else []
     config = model.config
-    if config.model_type != "hat_bart" or config.num_segments or kinds != ["WordPiece", "BertNormalizer"]:
+    read = ["WordPiece", "BertNormalizer", "BertPreTokenizer"]
+    if config.model_type != "hat_bart" or config.num_segments or kinds != read:
         raise ValueError(
             "a page is for a HAT-BART without segments whose tokenizer is a WordPiece such as BERT's, as that of "
             f"mini; got {type(model).__name__} with {' and '.join(kinds)}. `--onnx` is for the others."
@@ -131,6 +126,19 @@ def _settings(model: Any, processor: Any) -> dict[str, Any]:
         "sentence_beginnings": sorted(COMMON),
         "names": NAMES,
     }
+
+
+def _kinds(tokenizer: dict[str, Any]) -> list[str]:
+    """What a tokenizer is made of, but for signs that are read as others, and those that stand alone."""
+    normalizer, words = tokenizer["normalizer"] or {}, tokenizer["pre_tokenizer"] or {}
+    parts = [tokenizer["model"], *normalizer.get("normalizers", [normalizer]), *words.get("pretokenizers", [words])]
+
+    def is_of_signs(part: dict[str, Any]) -> bool:
+        is_read = part.get("type") == "Replace" and "String" in part["pattern"]
+        stands_alone = part.get("type") == "Split" and part["behavior"] == "Isolated" and not part["invert"]
+        return is_read or (stands_alone and "Regex" in part["pattern"])
+
+    return [str(part.get("type")) for part in parts if not is_of_signs(part)]
 
 
 def _runtime(folder: str | Path | None) -> Path:

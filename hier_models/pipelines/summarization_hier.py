@@ -218,7 +218,8 @@ class SummarizationPipeline(SummaryRules):
             settings = self._length_settings(of_results["length"])
             of_generation = {**settings, **of_generation}
             is_page = of_results["length"] == "long"
-            of_documents.setdefault("paragraphs", self._task_params().get("paragraphs", 1) if is_page else 1)
+            own = of_documents.get("paragraphs", self._task_params().get("paragraphs", 1))
+            of_documents["paragraphs"] = own if is_page else 1
         return of_documents, of_generation, of_results
 
     def preprocess(  # type: ignore[override]

@@ -108,13 +108,15 @@ def restore_written_form(text: str, document: str, learned: "WrittenForm | None"
             has_space = True in exact
         elif has_space is None or '"' in (before, key):
             has_space = _by_rule(two_before, before, key, token.has_space, open_quote)
-        begins = begins and not (before in ENDS and key.isalnum() and not has_space)  # the ending of a file's name
+        begins = begins and not (before in ENDS and _is_word(key) and not has_space)  # the ending of a file's name
         if before == "." and (times := goes_on.get((two_before, key))):  # an abbreviation, or behind a single letter
             begins = times < 0
-        if begins and key.isalnum() and before and not before.isalnum() and before not in ENDS:
+        if begins and _is_word(key) and before and not _is_word(before) and before not in ENDS:
             is_quoted = before == '"' and (not two_before or two_before in ENDS)
             begins = is_quoted or not (_most_common(forms, (before, key, after)) or "").islower()
-        if begins and key.isalnum():
+        if not form.isascii() and unicodedata.normalize("NFC", token.form) == form:
+            form = token.form
+        if begins and _is_word(key):
             form = form[0].upper() + form[1:] if form.islower() else form
             begins = False
         if key in ENDS:
@@ -151,8 +153,14 @@ def _tokens(text: str) -> Iterator[_Token]:
             if form:
                 key = _key(form)
                 yield _Token(key, form, match.start() > last, begins, weight)
-                begins = _ends(before, form) or (begins and not key.isalnum())
+                begins = _ends(before, form) or (begins and not _is_word(form))
                 before, last = form, match.end()
+            elif match.start() == last:
+                last = match.end()
+
+
+def _is_word(form: str) -> bool:
+    return form[:1].isalnum()
 
 
 def _unligated(found: re.Match[str]) -> str:
@@ -192,7 +200,7 @@ class WrittenForm:
         self.forms: dict[tuple[str | None, str, str | None], Counter[str]] = {}
         self.spaces: dict[tuple[str | None, str, str], Counter[bool]] = {}
         self.goes_on: dict[tuple[str, str], int] = {}
-        self._tokens = list(_tokens(document))
+        self._tokens = list(_tokens(unicodedata.normalize("NFC", document)))  # a letter has as many signs as decoded
         self._places: dict[str, list[int]] = defaultdict(list)
         for place, token in enumerate(self._tokens):
             self._places[token.key].append(place)

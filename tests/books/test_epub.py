@@ -180,6 +180,21 @@ def test_parts_and_sections(make: Maker):
     ]
 
 
+@pytest.mark.parametrize(
+    ("parts", "titles"), [("I II", "1 2"), ("I.\u00a0Childhood II.\u00a0Youth", "Door Key"), ("1 2", "i ii")]
+)
+def test_below_numbers_in_files_of_their_own_stand_chapters(make: Maker, parts: str, titles: str):
+    pages, contents = {}, ""
+    for part in parts.split(" "):
+        names = {title: f"{len(pages)}_{n}" for n, title in enumerate(titles.split())}
+        pages[f"{len(pages)}"] = page(f"<h1>{part}</h1>")
+        inner = "".join(entry(title, name) for title, name in names.items())
+        contents += entry(part, list(pages)[-1], inner)
+        pages |= {name: page(f"<h2>{title}</h2><p>{RAIN * 5}</p>") for title, name in names.items()}
+    book = read_book(make(pages, contents=nav(contents)))
+    assert len(book.chapters) == 4
+
+
 def test_sections_in_files_of_their_own_do_not_divide_a_chapter(make: Maker):
     titles = {"c1": "Chapter 1. Boats", "s1": "Hulls", "s2": "Wood", "s3": "Sails", "c2": "Chapter 2. Ports"}
     pages = {f"{name}.xhtml": page(f"<h2>{title}</h2><p>{RAIN}</p>") for name, title in titles.items()}

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import torch
+from tokenizers import Regex, normalizers, pre_tokenizers
 from transformers import AutoModelForSeq2SeqLM, AutoProcessor, pipeline
 
 from hier_models import MINI
@@ -317,7 +318,9 @@ def in_node(tmp_path: Path) -> Callable[..., Any]:
 def test_the_written_form_is_that_of_python(in_node):
     document = (
         f"{DOCUMENT} It sold 9.4 million of 3.5 m each. 4 men saw encodings.idna. IDNA is old. 4 saw it. IDNA is. "
-        'Few Ae. neglecta grew. Read "no worries", "absolutely", and "bottom line" (or break etc.) inside.'
+        'Few Ae. neglecta grew. Read "no worries", "absolutely", and "bottom line" (or break etc.) inside. '
+        "Cafe\u0301s and/\u200bor the well-\u00adknown of\ufb01ce. \ufeff½ the crowd of CO₂, 10⁻⁵, "
+        "\u223c30 in 5\u20448. Traffic fell."
     )
     texts = [
         "it sold 9. 4 million of 3. 5 m each. 4 men left.",
@@ -325,6 +328,7 @@ def test_the_written_form_is_that_of_python(in_node):
         "we saw ae. neglecta. neglecta grew.",
         'read no worries " , " absolutely " , and " bottom line " ( or break etc. ) inside., and',
         '" the harbour " cost us $ 1, 250. 50 at the u. s. office ; it replaces encodings. idna here.',
+        "cafes and / or the well - known office. ½ million of co2, 10\u22125, ~ 30 in 5 / 8, as traffic fell.",
     ]
     writing = {"common": sorted(browser_page.COMMON), "names": browser_page.NAMES}
     form = "new own.WrittenForm(given.document, { common: new Set(given.common), names: given.names })"
@@ -338,6 +342,24 @@ def test_settings_that_a_page_would_lose_are_refused(mini, monkeypatch: pytest.M
     params = {"summarization": {**model.config.task_specific_params["summarization"], "min_length": 30}}
     monkeypatch.setattr(model.config, "task_specific_params", params)
     with pytest.raises(ValueError, match="task_specific_params sets min_length, which that leaves open"):
+        browser_page._settings(model, processor)
+
+
+@pytest.mark.parametrize(
+    ("normalizer", "pre_tokenizer"),
+    [
+        (normalizers.Sequence([normalizers.Replace(Regex("a+"), "b"), normalizers.BertNormalizer()]), None),
+        (normalizers.Sequence([normalizers.NFKC(), normalizers.BertNormalizer()]), None),
+        (None, pre_tokenizers.Whitespace()),
+        (None, pre_tokenizers.Sequence([pre_tokenizers.BertPreTokenizer(), pre_tokenizers.Split(" ", "removed")])),
+    ],
+)
+def test_only_what_the_page_does_too_is_taken(normalizer, pre_tokenizer):
+    model, processor = AutoModelForSeq2SeqLM.from_pretrained(MINI), AutoProcessor.from_pretrained(MINI)
+    backend = processor.tokenizer.backend_tokenizer
+    backend.normalizer = normalizer or backend.normalizer
+    backend.pre_tokenizer = pre_tokenizer or backend.pre_tokenizer
+    with pytest.raises(ValueError, match="a page is for a HAT-BART"):
         browser_page._settings(model, processor)
 
 

@@ -2,6 +2,7 @@
 
 import logging
 import re
+import unicodedata
 from pathlib import Path
 
 import pytest
@@ -263,7 +264,7 @@ def test_signs_without_a_piece_stand_for_themselves_alone(summarize):
     tokenize = summarize.tokenizer.tokenize
     assert tokenize("300₹ Windows™ ✓done") == ["300", "[UNK]", "windows", "[UNK]", "[UNK]", "done"]
     known = {
-        "3½ R² 5°C €5 ≥65 5×": "3 ##½ r ##² 5 ##° ##c € ##5 ≥ ##65 5 ##×",
+        "3½ R² 5°C €5 ≥65 5× −€5": "3 ##½ r ##² 5 ##° ##c € ##5 ≥ ##65 5 ##× − € 5",  # noqa: RUF001
         "10⁻⁵ ∼30 co‑operation 20℃": "10 ##− ##5 ~ 30 co ‐ operation 20 ##° ##c",  # noqa: RUF001
     }
     assert [" ".join(tokenize(text)) for text in known] == list(known.values())
@@ -285,9 +286,18 @@ def test_what_takes_no_batch_is_no_way_to_write_a_page(summarize):
     assert summarize(text, prompt_lookup_num_tokens=3, **asked) == summarize(text, **asked)
 
 
+def test_copied_words_stand_where_they_are_said_to_of_whatever_encoding(summarize):
+    text = unicodedata.normalize("NFD", "Émile sold the café in Genève to José on Monday. He paid 30 francs for it.")
+    [record] = summarize(text, return_copied=True)
+    assert "Genève" in record["summary_text"]
+    assert all(record["summary_text"][word["start"] : word["end"]] == word["text"] for word in record["copied"])
+
+
 def test_a_page_has_as_many_parts_as_are_asked_for(summarize):
     whole, one = (summarize(f"{FERRY}\n\n{MAIL}", length="long", **asked)[0] for asked in ({}, {"paragraphs": 1}))
     assert whole != one
+    asked = [summarize(FERRY, length="line", return_tensors=True, **how) for how in ({}, {"paragraphs": 3})]
+    assert torch.equal(*(record["summary_token_ids"] for [record] in asked))
 
 
 def test_headings_and_lists_are_no_parts_of_sentences(summarize):

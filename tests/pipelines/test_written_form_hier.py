@@ -59,10 +59,14 @@ def test_marks_of_their_own_stay_behind_their_letters(text):
 @pytest.mark.parametrize(
     ("text", "document", "written"),
     [
-        ("yes, emile met jose.", "E\u0301mile met Jose\u0301. E\u0301mile.", "Yes, E\u0301mile met Jose\u0301."),
+        ("yes, emile met jose.", "E\u0301mile met Jose\u0301. E\u0301mile.", "Yes, Émile met José."),
         ("turbines above aldenport.", "By Alden\u00adport. \ufeff They turn.", "Turbines above Aldenport."),
         ("first office of r2, co2, 10−5.", "First ofﬁce of R², CO₂, 10⁻⁵.", "First office of R², CO₂, 10⁻⁵."),  # noqa: RUF001
         ("all ~ 30 of 5 / 8 are.", "Some. All ∼30 of 5⁄8 are.", "All ∼30 of 5⁄8 are."),  # noqa: RUF001
+        ("the cats and / or dogs.", "We like the cats and/\u200bor dogs. It is so.", "The cats and/or dogs."),
+        ("see the well - known man.", "Once we see the well-\u00adknown man.", "See the well-known man."),
+        ("we saw it. ½ million left.", "½ the crowd left. Then the rest went.", "We saw it. ½ million left."),
+        ("½ crowd went home.", "½ the crowd left. Then the rest went.", "½ crowd went home."),
         (
             "it says that traffic fell and water was clean, as researchers found with marianne.",
             "Traffic fell. Water is clean. Researchers found it. Marianne wept.",

@@ -229,7 +229,7 @@ function salience(parts, { weights, cues, common }, words) {
   const everywhere = common ? new Set(common) : words;
   const counts = parts.map((part) => {
     const count = new Map();
-    for (const word of part.toLowerCase().match(/[\p{L}\p{N}_]+/gu) ?? []) count.set(word, (count.get(word) ?? 0) + 1);
+    for (const word of part.normalize("NFC").toLowerCase().match(/[\p{L}\p{N}_]+/gu) ?? []) count.set(word, (count.get(word) ?? 0) + 1);
     return count;
   });
   const documents = new Map(), sums = new Map(), totals = new Map(), add = (map, word, value) => map.set(word, (map.get(word) ?? 0) + value);
@@ -453,7 +453,10 @@ function* formsOf(text) {
     let begins = true, before = "", last = -1;
     for (const match of line.matchAll(/[\p{L}\p{N}](?:[\p{L}\p{N}]|[\u0300-\u036f\u00ad\u200b\u2060\ufeff])*|[^\p{L}\p{N}_\s]|_/gu)) {
       const form = match[0].replace(DROPPED, "").replace(LIGATURES, (sign) => sign.normalize("NFKC")), key = keyOf(form);
-      if (!form) continue;
+      if (!form) {
+        if (match.index === last) last += match[0].length;
+        continue;
+      }
       yield { key, form, space: match.index > last, begins, weight };
       begins = endsSentence(before, form) || (begins && !isWord(form));
       before = form;
@@ -483,7 +486,7 @@ export class WrittenForm {
     this.forms = new Seen();
     this.spaces = new Seen();
     this.goesOn = new Map(); // behind an abbreviation: with a small letter, so often more than with a capital
-    const tokens = [...formsOf(document)], initial = new Seen();
+    const tokens = [...formsOf(document.normalize("NFC"))], initial = new Seen();
     tokens.forEach(({ key, form, space, begins, weight }, place) => {
       const before = tokens[place - 1]?.key ?? "", after = tokens[place + 1]?.key ?? "";
       const twoBefore = tokens[place - 2]?.key ?? "", following = [twoBefore, key].join(KEY);
@@ -527,6 +530,7 @@ export class WrittenForm {
         const seen = this.forms.most([before, key, after].join(KEY)), isQuoted = before === '"' && (!twoBefore || isIn(twoBefore, ENDS));
         begins = isQuoted || seen === undefined || !/\p{Ll}/u.test(seen) || /\p{Lu}/u.test(seen);
       }
+      if (token.form.normalize("NFC") === form) form = token.form;
       if (begins && isWord(key)) {
         if (form === form.toLowerCase()) form = capital(form);
         begins = false;
