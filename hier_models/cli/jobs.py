@@ -114,6 +114,7 @@ def run_job(
             with mistakes("--output", ValueError):
                 for file in [output] if ray is None else sorted(output.glob("part-*.jsonl")):
                     done |= Journal(file, kind.product, making).read(digests)
+            done = {name: {**record, EMPTY: not record[kind.product]} for name, record in done.items()}
         rest = len(digests) - len(done)
         if done:
             going_on = "going on with the others" if rest else "nothing is left to do"

@@ -121,7 +121,10 @@ def match_summaries(what: str, rows: list[dict[str, Any]], documents: LoadedDocu
     """Find the summary of each document: by its identifier, by its number in it, or by the order."""
     total = len(documents.identifiers)
     known = {identifier: number for number, identifier in enumerate(documents.identifiers)}
+    seen: Counter[str] = Counter()
     named = [str(row.get("id") or "") for row in rows]
+    # `evaluate` does not number documents of one name.
+    named = [free if name and (free := free_name(name, seen)) in known else name for name in named]
     counted = [re.fullmatch(r".*:(\d+)", name, re.DOTALL) for name in named]
     by_name = documents.named and all(named)
     if by_name:

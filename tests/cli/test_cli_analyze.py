@@ -85,6 +85,18 @@ def test_predictions_of_both_commands(checkpoint, data):
     assert models["reference"] == expected.as_dict()["models"]["reference"]
 
 
+def test_what_evaluate_wrote_of_repeated_ids_is_found_again():
+    texts = ("One is here. Two is there.", "Three is here. Four is there.", "Five is here. Six is there.")
+    rows = [{"id": name, "text": text, "summary": text[:9]} for name, text in zip("mmn", texts, strict=True)]
+    data = write_jsonl("repeated.jsonl", rows)
+    run("evaluate", data, "-m", "lead", "--max-sentences", 1, "--predictions", "evaluated.jsonl")
+    run("summarize", data, "-m", "lead", "--max-sentences", 1, "-o", "summarized.jsonl")
+    run("analyze", data, "-p", "evaluated.jsonl", "-p", "summarized.jsonl", "-o", "report")
+    evaluated, summarized = report()["models"].values()
+    assert evaluated == summarized
+    assert evaluated["reference_free"]["coverage"] == 1  # each of its own document
+
+
 def test_numbers_of_leads(data):
     spread = predictions(
         "spread.jsonl", d0="The town will pay for them for a while.", d1="Its length gives the distance."

@@ -81,6 +81,24 @@ def test_empty_summaries_are_counted(checkpoint: str, records: str, monkeypatch:
     assert all("is_empty" not in line for line in jsonl(result.stdout))
 
 
+def test_empty_summaries_of_earlier_sittings_are_counted(checkpoint: str, monkeypatch: pytest.MonkeyPatch):
+    rows = write_jsonl("rows.jsonl", [{"text": text} for text in DOCUMENTS[:3]])
+    postprocess = SummarizationPipeline.postprocess
+
+    def of_nothing(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return [{**record, "summary_text": ""} for record in postprocess(self, *args, **kwargs)]
+
+    asked = ("summarize", "-m", checkpoint, rows, "-o", "out.jsonl")
+    with monkeypatch.context() as patch:
+        patch.setattr(SummarizationPipeline, "postprocess", of_nothing)
+        assert "Empty summaries: 3." in run(*asked).stderr
+    out = Path("out.jsonl")
+    out.write_text(out.read_text(encoding="utf-8").split("\n", 1)[0] + "\n", encoding="utf-8")
+    assert "Empty summaries: 1." in run(*asked).stderr
+    assert "Empty summaries: 1." in run(*asked).stderr  # when nothing is left to do
+    assert all("is_empty" not in line for line in jsonl(out.read_text(encoding="utf-8")))
+
+
 def test_json_lines_on_standard_input_may_begin_with_a_byte_order_mark(checkpoint: str, records: str):
     lines = Path(records).read_bytes()
     marked = run("summarize", "-m", checkpoint, "--json", stdin=codecs.BOM_UTF8 + lines).stdout
