@@ -34,7 +34,7 @@ def test_every_recipe_loads_and_means_what_it_says(path):
         recipe = load_recipe(path, ["--use_cpu"], name)
         for section, values in changes.items():
             for option, value in values.items():
-                loaded = getattr(getattr(recipe, section if hasattr(recipe, section) else "options"), option)
+                loaded = getattr(getattr(recipe, section), option)
                 if option in JSON_OPTIONS and value is not None:  # merged with those of the base
                     assert value.items() <= json.loads(loaded).items()
                 else:

@@ -116,10 +116,10 @@ class TranslationTask(WritingTask):
                 "and give the folder as model: tokenizer"
             )
         warn_if_endless(processor)
-        if (language := self.options.source_language) is not None:
-            if not hasattr(processor, "language"):
-                kind = type(processor).__name__
-                raise RecipeError(f"translation: source_language means nothing to {kind}; leave it out")
+        language = self.options.source_language
+        if language is not None and hasattr(tokenizer, "src_lang"):
+            raise RecipeError(f"translation: leave source_language out: {type(tokenizer).__name__} has src_lang")
+        if language is not None and hasattr(processor, "language"):
             with mistakes_of("translation: source_language"):
                 processor = in_language(processor, language)
         # The pipeline cuts documents into chunks as long as those of training.
