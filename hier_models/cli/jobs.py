@@ -73,8 +73,11 @@ def run_job(
     seed: int | None = None,
     ray: str | None = None,  # the address of a cluster
     check: Callable[[Any, Iterable[dict[str, Any]]], None],
-) -> tuple[list[dict[str, int]], int]:
-    """Make texts of documents and write them; return what was counted for each, also before, and their number."""
+) -> tuple[list[dict[str, int]], int, int]:
+    """Make texts of documents and write them.
+
+    Return what was counted for each, also before, their number, and how many have a query of their own.
+    """
     lines = writes_lines(output, ray)
     if ray is not None:
         check_folder(output)
@@ -97,7 +100,11 @@ def run_job(
     with ExitStack() as stack:
         documents = stack.enter_context(open_documents(inputs, text_column, set_aside, phrases_column))
         # A first look at everything, so that a bad record does not stop the job in its last hour.
-        digests = {document.pop("id"): digest(document) for document in documents}
+        digests, queries = {}, 0
+        for document in documents:
+            name = document.pop("id")
+            digests[name] = digest(document)
+            queries += QUERY in document
         also = given_only(importance_tagger=importance_tagger, phrases_column=phrases_column, seed=seed)
         asked = settings()
         if kind is not POEMS and asked.get("num_return_sequences", 1) != 1:
@@ -121,7 +128,7 @@ def run_job(
             say(f"{output} holds {len(done)} of {len(digests)} {kind.products}; {going_on}.")
         if not rest:
             _say_left_out(documents)
-            return list(done.values()), len(digests)
+            return list(done.values()), len(digests), queries
         if ray is not None:
             stack.enter_context(cluster(ray))  # before anything slow
         # The machine that sends the documents out need not have an accelerator: there the model checks them only.
@@ -146,7 +153,7 @@ def run_job(
         stack.callback(results.close)
         counts = write_texts(results, total=rest, output=output, as_json=as_json or lines, making=making, kind=kind)
     _say_left_out(documents)
-    return [*done.values(), *counts], len(digests)
+    return [*done.values(), *counts], len(digests), queries
 
 
 def _say_left_out(documents: Documents) -> None:

@@ -91,7 +91,7 @@ def summarize(
         return
     if book_model is not None:
         raise MistakeError("--book-model belongs to --book")
-    counts, documents = run_job(
+    counts, documents, queries = run_job(
         SUMMARIES,
         model,
         inputs,
@@ -120,7 +120,10 @@ def summarize(
     if without := sum(count.get("without_phrases", 0) for count in counts):
         say(f"Nothing is highlighted in {without} of {documents} documents: no key phrases.")
     omitted = "headings, lists and what is least like the rest; --cut cuts at the end instead"
-    omitted = omitted if query is None else "what is least like the query"
+    if query is not None or queries == documents:
+        omitted = "what is least like the query"
+    elif queries:
+        omitted = "headings, lists and what is least like the rest, or like its query"
     for name, what in (
         ("num_omitted_tokens", f"not read whole: {{}} left out, {omitted}"),
         ("num_truncated_tokens", "longer than the model takes: {} cut at the end"),

@@ -38,7 +38,7 @@ def translate(
     job: dict[str, Any] = {"as_json": as_json, "batch_size": batch_size, "device": device}
     job |= {"text_column": text_column, "set_aside": set_aside, "dtype": dtype, "ray": ray}
     job["output"] = output_path(output, is_folder=ray is not None)
-    counts, _ = run_job(
+    counts, *_ = run_job(
         TRANSLATIONS,
         required(model, "one that translates", "hier-models translate letter.txt -m ./my-model"),
         inputs,

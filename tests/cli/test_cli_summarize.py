@@ -793,6 +793,12 @@ def test_queries(checkpoint: str, caplog: pytest.LogCaptureFixture):
     assert result.stdout.strip() == expected["summary_text"].strip()
     omitted = expected["num_omitted_tokens"]
     assert f"not read whole: {omitted} tokens were left out, what is least like the query." in result.stderr
+    for others, said in (
+        ([], "least like the query."),
+        ([{"text": "Short."}], "least like the rest, or like its query."),
+    ):
+        own = write_jsonl("own.jsonl", [{"text": text, "query": query}, *others])
+        assert said in run("summarize", "-m", checkpoint, own).stderr  # and not to use --cut, which is refused
     rows = [{"text": text}, {"text": text, "query": "Wer kommt?"}, {"text": text, "query": " "}]
     command = ("summarize", "-m", checkpoint, write_jsonl("rows.jsonl", rows), "--query", query, "-o", "out.jsonl")
     assert not caplog.text
