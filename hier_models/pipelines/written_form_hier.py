@@ -15,9 +15,7 @@ from typing import Any, NamedTuple
 from .common_words_hier import COMMON_WORDS
 
 
-# Soft hyphens and their like, which BERT drops; and accents that stand behind their letters.
-_UNSEEN, _ACCENTS = "\\u00ad\\u200b\\u2060\\ufeff", "\\u0300-\\u036f"
-TOKEN = re.compile(rf"[^\W_](?:[^\W_]|[{_UNSEEN}{_ACCENTS}])*|[^\w\s]|_")
+TOKEN = re.compile(r"[^\W_](?:[^\W_]|[\u0300-\u036f])*|[^\w\s]|_")  # an accent may stand behind its letter
 OPENING, CLOSING = "([{“‘«¿¡$£€#@", ")]}”’»%,.;:!?…"  # noqa: RUF001
 JOINING = "-‐/'’_"  # noqa: RUF001
 ENDS = frozenset(".!?。！？")
@@ -31,17 +29,8 @@ def _words(text: str) -> frozenset[str]:
 
 # Words that begin sentences and are no names.
 COMMON = COMMON_WORDS | _words(
-    """a about above according across additionally after afterwards again against all also although among an and
-another any are as at based be because been before being below besides between both but by can consequently currently
-despite do does due during each earlier eight either especially even every except few finally first five following
-for former four from further furthermore generally given had has have he hence her here his how however i if
-importantly in including indeed initially instead interestingly into is it its just last later like many meanwhile
-moreover more most much my nevertheless next nine no none nor not note notably now of often on once one only or
-originally other others our over overall perhaps previously rather recent recently second seven several she should
-similarly since six so some sometimes soon specifically still subsequently such surprisingly taken ten than that
-the their them then there therefore these they third this those though three through throughout thus to today
-together two typically under unfortunately unless unlike until up upon use using usually various very was we well
-were what when where whereas whether which while who whose why will with within without would yet you your"""
+    """afterwards eight five four importantly indeed interestingly meanwhile my nevertheless nine seven six
+surprisingly ten third three two"""
 )
 _PLACES = _words(
     """africa african america american antarctica arab argentina asia asian atlantic australia australian austria
@@ -68,7 +57,9 @@ def is_uncased(tokenizer: Any) -> bool:
 
 
 _ALIKE = str.maketrans("∼⁄⋅∗‒―", "~/·*–—")  # as mini's tokenizer reads them  # noqa: RUF001
-_DROPPED = re.compile(rf"[{_UNSEEN}]|[\ufb00-\ufb06]")  # or written as its letters
+# Soft hyphens and their like are dropped, as by BERT, and ligatures written as their letters.
+_SPELLED = str.maketrans(dict.fromkeys("\u00ad\u200b\u2060\ufeff"))
+_SPELLED |= {number: unicodedata.normalize("NFKC", chr(number)) for number in range(0xFB00, 0xFB07)}
 _ABBREVIATED = re.compile(r"[A-Za-z]|[A-Z][a-z]{1,3}|sp|spp|ssp|subsp|pv|cv|var")  # behind which a sentence may go on
 
 
@@ -143,28 +134,20 @@ def moved_places(words: list[dict[str, Any]], before: str, after: str) -> list[d
 
 def _tokens(text: str) -> Iterator[_Token]:
     """Words and signs, as BERT's tokenizer divides a text before it makes pieces."""
-    for line in text.splitlines():
+    for line in (text if text.isascii() else text.translate(_SPELLED)).splitlines():
         words = line.split()
         is_heading = 0 < len(words) <= LONGEST_HEADING and line.rstrip()[-1] not in ENDS
         weight = HEADING if is_heading else 1.0
         begins, before, last = True, "", -1
         for match in TOKEN.finditer(line):
-            form = match[0] if match[0].isascii() else _DROPPED.sub(_unligated, match[0])
-            if form:
-                key = _key(form)
-                yield _Token(key, form, match.start() > last, begins, weight)
-                begins = _ends(before, form) or (begins and not _is_word(form))
-                before, last = form, match.end()
-            elif match.start() == last:
-                last = match.end()
+            form = match[0]
+            yield _Token(_key(form), form, match.start() > last, begins, weight)
+            begins = _ends(before, form) or (begins and not _is_word(form))
+            before, last = form, match.end()
 
 
 def _is_word(form: str) -> bool:
     return form[:1].isalnum()
-
-
-def _unligated(found: re.Match[str]) -> str:
-    return unicodedata.normalize("NFKC", found[0]) if found[0] >= "\ufb00" and found[0] != "\ufeff" else ""
 
 
 def _ends(before: str, form: str) -> bool:

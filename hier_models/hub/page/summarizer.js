@@ -447,20 +447,17 @@ const ALIKE = { "∼": "~", "⁄": "/", "⋅": "·", "∗": "*", "‒": "–", "
 const keyOf = (form) => form.replace(/[∼⁄⋅∗‒―]/g, (sign) => ALIKE[sign]).normalize("NFKD").replace(/\p{Mn}/gu, "").toLowerCase();
 
 function* formsOf(text) {
+  text = text.replace(DROPPED, "").replace(LIGATURES, (sign) => sign.normalize("NFKC"));
   for (const line of text.split(/\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]/)) {
     const trimmed = line.trim(), words = trimmed.split(/\s+/).length;
     const weight = trimmed && words <= 12 && !isIn(trimmed.at(-1), ENDS) ? 0.1 : 1; // a heading
     let begins = true, before = "", last = -1;
-    for (const match of line.matchAll(/[\p{L}\p{N}](?:[\p{L}\p{N}]|[\u0300-\u036f\u00ad\u200b\u2060\ufeff])*|[^\p{L}\p{N}_\s]|_/gu)) {
-      const form = match[0].replace(DROPPED, "").replace(LIGATURES, (sign) => sign.normalize("NFKC")), key = keyOf(form);
-      if (!form) {
-        if (match.index === last) last += match[0].length;
-        continue;
-      }
+    for (const match of line.matchAll(/[\p{L}\p{N}][\p{L}\p{N}\u0300-\u036f]*|[^\p{L}\p{N}_\s]|_/gu)) {
+      const form = match[0], key = keyOf(form);
       yield { key, form, space: match.index > last, begins, weight };
       begins = endsSentence(before, form) || (begins && !isWord(form));
       before = form;
-      last = match.index + match[0].length;
+      last = match.index + form.length;
     }
   }
 }

@@ -5,7 +5,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -119,7 +119,7 @@ class ClassificationTask(EncoderTask):
     def _inputs(self, part: str, processor: Processor) -> Any:
         if self.rows(part) is None:
             return None
-        numbers = self._numbers()
+        numbers = self._numbers
         limit = self.recipe.data.max_source_length
 
         def tokenize(batch: dict[str, list[Any]]) -> dict[str, list[Any]]:
@@ -129,6 +129,7 @@ class ClassificationTask(EncoderTask):
 
         return self.tokenized(part, tokenize)
 
+    @cached_property
     def _numbers(self) -> dict[str, int]:
         """The class of each label: its name, or its number in the order of the names, which may be numerals too."""
         labels = {part: list(rows["label"]) for part in self.parts if (rows := self.rows(part)) is not None}
