@@ -205,6 +205,7 @@ class FaithfulLogitsProcessor(LogitsProcessor):
         # inside of a word, where all depends on the word.
         self.least = torch.stack(rows)  # (2 * batch + 1, vocab)
         self.longest = int(self.least.masked_fill(self.least == NEVER, 0).max())
+        self._stacked: torch.Tensor | None = None
         self._bounds_of: dict[tuple[Any, ...], torch.Tensor] = {}
         self._states: dict[tuple[int, str], tuple[int, torch.Tensor, torch.Tensor]] = {}
 
@@ -216,7 +217,7 @@ class FaithfulLogitsProcessor(LogitsProcessor):
         left = [int(min(max(length - 2 - input_ids.shape[1], 0), NEVER - 1)) for length in self.lengths]
         written = enumerate(self._unfinished(input_ids))
         states = [(*self._state(row // each, word, scores.device), left[row // each]) for row, word in written]
-        bounds = torch.stack([self._bounds(place, room, scores) for place, _, _, room in states])
+        bounds = self._stack([self._bounds(place, room, scores) for place, _, _, room in states], scores)
         for row, (place, ids, needed, room) in enumerate(states):
             if ids.shape[0]:
                 # What is no word yet has to become one, by the shortest way if there is no room.
@@ -227,6 +228,14 @@ class FaithfulLogitsProcessor(LogitsProcessor):
         if rows.shape[0]:
             faithful[rows] = _given_way(scores[rows], bounds[rows] == -torch.inf)
         return faithful  # type: ignore[return-value]
+
+    def _stack(self, rows: list[torch.Tensor], scores: torch.Tensor) -> torch.Tensor:
+        """Rows as one tensor, in the same place at each step: memory would grow, since the next cuts up what one frees."""
+        kept = self._stacked
+        if kept is None or (kept.shape, kept.dtype, kept.device) != (scores.shape, scores.dtype, scores.device):
+            with torch.inference_mode(False):
+                kept = self._stacked = torch.empty_like(scores)
+        return torch.stack(rows, out=kept)
 
     def _bounds(self, place: int, room: int, scores: torch.Tensor) -> torch.Tensor:
         """No bound for tokens that may be written, by a row of `least`, where a word has so much room: (vocab,)."""

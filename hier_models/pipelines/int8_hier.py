@@ -1,15 +1,17 @@
 """Linear layers in int8 on CPUs: `dtype="int8"`.
 
 A layer's weights are brought to int8 once, output by output; what it reads, as it comes, row by row, so that it gives
-a document in a batch what it gives it alone. What is no linear layer stays float32, but for what encoders of long
-documents attend with, where bfloat16 is faster.
+a document in a batch what it gives it alone. Embeddings of tokens are int8 too, a row for each: those of the head,
+where they are its weights. The rest stays float32, but for what encoders of long documents attend with, where bfloat16
+is faster.
 """
 
 import contextlib
 import ctypes
 import functools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -22,7 +24,6 @@ logger = logging.get_logger(__name__)
 
 LEAST = 16  # inputs and outputs; a smaller layer costs nothing
 LARGEST = 127
-HALVES = (torch.bfloat16, torch.float16)
 ROWS_AT_ONCE = 256  # whose products stay in the processor's cache until they are numbers again
 _TRIED = (16, 1024, 1024)  # rows, inputs and outputs of the trial
 
@@ -40,23 +41,15 @@ def int8_product(rows: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
 class Int8Linear(nn.Module):
     """A linear layer that multiplies in int8, for inference; a checkpoint saved with it has float32 weights."""
 
-    def __init__(self, linear: nn.Linear, is_tied: bool) -> None:
+    def __init__(self, linear: nn.Linear) -> None:
         super().__init__()
         self.in_features, self.out_features = linear.in_features, linear.out_features
-        floats = linear.weight.detach()
-        weight = floats.new_empty(floats.shape, dtype=torch.int8)
-        scale = floats.new_empty(self.out_features, dtype=torch.float32)
-        sums = floats.new_empty(self.out_features, dtype=torch.int32)
-        for start in range(0, self.out_features, ROWS_AT_ONCE):  # into their places, since what is freed leaves holes
-            part = slice(start, start + ROWS_AT_ONCE)
-            weight[part], scale[part, None] = _quantize(floats[part].float())
-            sums[part] = weight[part].sum(dim=1, dtype=torch.int32)
+        weight, scale, sums = _quantize_weight(linear.weight)
         # A view, with which the operator is faster than with a tensor of this shape.
         self.weight = nn.Buffer(weight.t(), persistent=False)  # (inputs, outputs)
         self.weight_scale = nn.Buffer(scale, persistent=False)  # (outputs,)
         self.weight_sum = nn.Buffer(sums, persistent=False)  # (outputs,)
         self.bias = linear.bias
-        self._tied = [linear.weight] if is_tied else []  # a list, so that it is not registered a second time
         self.attends: Any = None  # the configuration of the attention that is to have bfloat16, but for its weights
         self.activation: nn.Module | None = None  # GELU, where it is what comes next
         self.checked: Any = None  # what kernels have looked at of the above, and whether they take it
@@ -90,16 +83,15 @@ class Int8Linear(nn.Module):
 
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         super()._save_to_state_dict(destination, prefix, keep_vars)
-        float_weight = self._tied[0].detach() if self._tied else self.weight.t() * self.weight_scale[:, None]
-        destination[f"{prefix}weight"] = float_weight.contiguous()
+        destination[f"{prefix}weight"] = self.weight.t() * self.weight_scale[:, None]
 
 
 def to_int8(model: Any) -> Any:
     """Make int8 of a model's linear layers, in place; where that would not be faster, say so and leave them.
 
     Args:
-        model: a model on the CPU. All that is no linear layer becomes float32, but for embeddings of tokens, which
-            keep the 16 bits that they came in, as a buffer, and give the same float32.
+        model: a model on the CPU. All that is no linear layer becomes float32, but for the embeddings of tokens, which
+            are int8 as buffers, and give float32.
 
     Returns:
         The model.
@@ -117,8 +109,7 @@ def to_int8(model: Any) -> Any:
         model.float()
     else:
         _replace_layers(model)
-        with _keeping_halves(model):
-            model.float()  # now, since what was replaced may have had half of its size
+        model.float()  # now, since what was replaced may have had half of its size
     if hasattr(model, "config"):
         model.config.dtype = torch.float32
     hand_back_memory()
@@ -131,38 +122,19 @@ def hand_back_memory() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
-@contextlib.contextmanager
-def _keeping_halves(model: Any) -> Iterator[None]:
-    """Leave embeddings of tokens in 16 bits, if they came so, and make float32 of what is looked up: the same."""
-    embedding = model.get_input_embeddings() if hasattr(model, "get_input_embeddings") else None
-    weight = getattr(embedding, "weight", None)
-    tied = [module for module in model.modules() if weight is not None and getattr(module, "weight", None) is weight]
-    is_table = all(isinstance(module, nn.Embedding) for module in tied)
-    is_rounded = any(getattr(module, "embed_scale", 1.0) != 1.0 for module in tied)
-    if weight is None or weight.dtype not in HALVES or not is_table or is_rounded:
-        yield
-        return
-    weight.data = weight.detach().clone()  # out of the checkpoint's file, which is then let go of
-    for module in tied:
-        del module.weight
-    yield
-    halves = nn.Buffer(weight.detach())  # no parameter, whose type would be taken for the model's
-    for module in tied:
-        module.weight = halves
-        module.register_forward_hook(_widen)
-
-
-def _widen(module: nn.Module, inputs: Any, looked_up: torch.Tensor) -> torch.Tensor:
-    return looked_up.float()
-
-
 def _replace_layers(model: Any) -> None:
     from transformers.models.bart.modeling_bart import BartDecoderLayer, BartEncoderLayer
 
-    embeddings = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
-    for name, module in list(model.named_modules()):
-        if type(module) is nn.Linear and min(module.weight.shape) >= LEAST:
-            model.set_submodule(name, Int8Linear(module, is_tied=id(module.weight) in embeddings))
+    embedding = model.get_input_embeddings() if hasattr(model, "get_input_embeddings") else None
+    table = getattr(embedding, "weight", None)
+    named = model.named_modules(remove_duplicate=False)
+    tied = [name for name, module in named if table is not None and getattr(module, "weight", None) is table]
+    linear = [name for name, module in model.named_modules() if type(module) is nn.Linear]
+    for name in linear:  # one by one, so that the weights of each are let go of
+        if min((module := model.get_submodule(name)).weight.shape) >= LEAST:
+            model.set_submodule(name, Int8Linear(module))
+    if table is not None and min(table.shape) >= LEAST:
+        _replace_table(model, table, tied)
     for module in model.modules():
         if is_faster_in_bfloat16 is not None and is_faster_in_bfloat16(module):
             for part in (module.q_proj, module.k_proj, module.v_proj):
@@ -170,6 +142,32 @@ def _replace_layers(model: Any) -> None:
         is_layer = isinstance(module, BartEncoderLayer | BartDecoderLayer)  # else it may stand elsewhere
         if is_layer and type(module.fc1) is Int8Linear and type(module.activation_fn) is GELUActivation:
             module.fc1.activation, module.activation_fn = module.activation_fn, nn.Identity()
+
+
+def _replace_table(model: Any, table: torch.Tensor, names: list[str]) -> None:
+    """Look tokens up in int8, in what a head has made of a table, (vocab, width), if it has the same."""
+    tied = list({id(module): module for module in map(model.get_submodule, names)}.values())
+    head = next((module for module in tied if isinstance(module, Int8Linear)), None)
+    embeddings = [module for module in tied if isinstance(module, nn.Embedding)]
+    if len(embeddings) + (head is not None) != len(tied):
+        return  # who knows what others do with it
+    numbers, scale, _ = _quantize_weight(table) if head is None else (head.weight.t(), head.weight_scale, None)
+    for module in embeddings:
+        del module.weight
+        module.weight = nn.Buffer(numbers)  # no parameter, whose type would be taken for the model's
+        module.weight_scale = nn.Buffer(scale, persistent=False)
+        module.register_forward_hook(_scale)
+    model.register_state_dict_post_hook(partial(_save_table, names=names))
+
+
+def _scale(module: nn.Module, inputs: Any, looked_up: torch.Tensor) -> torch.Tensor:
+    scale: torch.Tensor = module.get_buffer("weight_scale")
+    return looked_up * scale[inputs[0]][..., None]
+
+
+def _save_table(model: Any, state: dict[str, Any], prefix: str, metadata: Any, names: list[str]) -> None:
+    table = model.get_input_embeddings()
+    state |= dict.fromkeys((f"{prefix}{name}.weight" for name in names), table.weight * table.weight_scale[:, None])
 
 
 @functools.cache
@@ -180,7 +178,7 @@ def why_no_int8() -> str | None:
     rows = torch.linspace(-1, 1, count * inputs).sin().view(count, inputs)
     try:
         with torch.no_grad():
-            layer = Int8Linear(linear, is_tied=False)
+            layer = Int8Linear(linear)
             numbers, _ = _quantize(rows)
             if not torch.equal(int8_product(numbers, layer.weight), numbers.int() @ layer.weight.int()):
                 return "torch multiplies int8 wrongly"
@@ -203,6 +201,19 @@ def _seconds(*runs: Callable[[], Any], times: int = 50) -> list[float]:
             run()
             fastest[number] = min(fastest[number], time.perf_counter() - begun)
     return fastest
+
+
+def _quantize_weight(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """A weight (outputs, inputs) as int8, and the scale and the sum of each output."""
+    floats, outputs = weight.detach(), len(weight)
+    whole = floats.new_empty(floats.shape, dtype=torch.int8)
+    scale = floats.new_empty(outputs, dtype=torch.float32)
+    sums = floats.new_empty(outputs, dtype=torch.int32)
+    for start in range(0, outputs, ROWS_AT_ONCE):  # into their places, since what is freed leaves holes
+        part = slice(start, start + ROWS_AT_ONCE)
+        whole[part], scale[part, None] = _quantize(floats[part].float())
+        sums[part] = whole[part].sum(dim=1, dtype=torch.int32)
+    return whole, scale, sums
 
 
 def _quantize(numbers: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

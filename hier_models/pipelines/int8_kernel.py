@@ -109,7 +109,7 @@ def _agree(library: Any) -> bool:
     linear = nn.utils.skip_init(nn.Linear, 100, 24, dtype=torch.float32)
     for parameter in (linear.weight, linear.bias):
         parameter.copy_(torch.linspace(-9, 9, parameter.numel(), dtype=torch.float32).sin().view_as(parameter))
-    layer = Int8Linear(linear, is_tied=False)
+    layer = Int8Linear(linear)
     rows = torch.linspace(-50, 70, 1000, dtype=torch.float32).cos().view(10, 100)
     wanted, found = torch.empty(10, 24), torch.empty(10, 24)
     layer.multiply(rows, wanted)

@@ -438,6 +438,22 @@ def test_rows_of_beams_belong_to_their_document():
     assert (scores[:, 5:] == 0).tolist() == [[True, False, False]] * 3 + [[False, True, False]] * 3
 
 
+def test_steps_share_their_memory_and_not_what_they_give():
+    """Also where one of them is in inference mode, and whatever type the scores have."""
+    tokenizer = _word_piece("1", "2", "##3")
+    processor, size = FaithfulLogitsProcessor(WordPieces(tokenizer, []), [[5, 7]]), len(tokenizer)
+    with torch.inference_mode():
+        first = processor(torch.tensor([[2]]), torch.zeros(1, size))
+    place = processor._stacked.data_ptr()
+    second = processor(torch.tensor([[2, 5]]), torch.zeros(1, size))
+    assert processor._stacked.data_ptr() == place
+    assert ((first[0, 5], first[0, 7]), (second[0, 5], second[0, 7])) == ((0, -torch.inf), (-torch.inf, 0))
+    for rows, dtype in ((2, torch.float32), (1, torch.bfloat16)):
+        scores = processor(torch.full((rows, 1), 2), torch.zeros(rows, size, dtype=dtype))
+        assert scores.dtype == dtype
+        assert torch.equal(scores.float(), first.expand(rows, -1))
+
+
 def test_what_other_settings_leave_gives_way():
     tokenizer = _word_piece("19", "##8", "##9")
     processor = FaithfulLogitsProcessor(WordPieces(tokenizer, []), [[5, 6]])

@@ -50,7 +50,7 @@ def test_layer_against_plain_loops():
     linear = nn.Linear(19, 17).requires_grad_(False)
     states = torch.randn(2, 3, 19)
     states[0, 1] = 0
-    got = Int8Linear(linear, is_tied=False)(states)
+    got = Int8Linear(linear)(states)
     for place in [(0, 0), (0, 1), (1, 2)]:
         row = states[place].double()
         scale = row.abs().max() / 127
@@ -66,7 +66,7 @@ def test_layer_against_plain_loops():
 
 @pytest.mark.parametrize("bias", [True, False])
 def test_a_row_gets_alone_what_it_gets_in_a_batch(bias):
-    layer = Int8Linear(nn.Linear(64, 48, bias=bias), is_tied=False)
+    layer = Int8Linear(nn.Linear(64, 48, bias=bias))
     states = torch.randn(ROWS_AT_ONCE + 45, 64) * torch.tensor([1e-3, 1, 10, 1e3, 0, 1, 1]).repeat(43)[:, None]
     assert torch.equal(layer(states), torch.cat([layer(row[None]) for row in states]))
 
@@ -112,7 +112,7 @@ def with_operators(layer, rows, dtype=None):
 @pytest.mark.parametrize("rows", [1, 3, 4, 5, 8, 9, 64, 256, 265])
 def test_the_compiled_kernel_gives_every_bit(kernel_calls, rows, inputs, outputs, bias):
     torch.manual_seed(rows)
-    layer = Int8Linear(nn.Linear(inputs, outputs, bias=bias), is_tied=False)
+    layer = Int8Linear(nn.Linear(inputs, outputs, bias=bias))
     states = torch.randn(rows, inputs) * torch.tensor([1.0, 1e-3, 1e30, 1e-42, 0.0]).repeat(53)[:rows, None]
     wide = torch.zeros(rows, 2, inputs + 3)
     wide[:, 1, 2:-1] = states
@@ -125,7 +125,7 @@ def test_the_compiled_kernel_gives_every_bit(kernel_calls, rows, inputs, outputs
 def test_gelu_is_the_same_for_few_rows_and_for_many(kernel_calls, outputs):
     """Also for those between, whose products are torch's, and up to rounding what torch makes of them."""
     torch.manual_seed(0)
-    layer = Int8Linear(nn.Linear(70, outputs), is_tied=False)
+    layer = Int8Linear(nn.Linear(70, outputs))
     states = 9 * torch.randn(300, 70)
     states[7] = torch.nan
     want = nn.functional.gelu(layer(states))
@@ -162,7 +162,7 @@ def test_what_comes_after_a_layer_is_taken_into_it(always):
 @pytest.mark.parametrize("rows", [5, 300])
 def test_bfloat16_goes_in_and_comes_out_to_the_bit(kernel_calls, rows, inputs, outputs, bias):
     torch.manual_seed(rows)
-    layer = Int8Linear(nn.Linear(inputs, outputs, bias=bias), is_tied=False)
+    layer = Int8Linear(nn.Linear(inputs, outputs, bias=bias))
     states = torch.randn(rows, inputs).bfloat16()
     assert torch.equal(layer(states), with_operators(layer, states.float()))
     layer.attends = SimpleNamespace(_attn_implementation="sdpa")
@@ -177,7 +177,7 @@ def test_bfloat16_goes_in_and_comes_out_to_the_bit(kernel_calls, rows, inputs, o
 
 @pytest.mark.parametrize("rows", [3, 300])
 def test_what_is_no_number_stays_so(kernel_calls, rows):
-    layer = Int8Linear(nn.Linear(70, 20), is_tied=False)
+    layer = Int8Linear(nn.Linear(70, 20))
     states = torch.randn(rows, 70)
     states[0, 69], states[1, 3] = torch.nan, torch.inf
     found, wanted = layer(states), with_operators(layer, states)
@@ -194,7 +194,7 @@ def test_what_is_no_number_stays_so(kernel_calls, rows):
 def test_a_large_layer_is_shared_out_among_threads(kernel_calls, monkeypatch, threads, pieces):
     monkeypatch.setattr(int8_kernel, "LEAST_OF_THREAD", 100)
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
-    layer, states = Int8Linear(nn.Linear(16, 37), is_tied=False), torch.randn(2, 16)
+    layer, states = Int8Linear(nn.Linear(16, 37)), torch.randn(2, 16)
     found = layer(states)
     assert len(kernel_calls) == pieces
     assert sorted(arguments[-2:] for arguments in kernel_calls)[0][0] == 0
@@ -205,7 +205,7 @@ def test_a_large_layer_is_shared_out_among_threads(kernel_calls, monkeypatch, th
 @pytest.mark.parametrize("threads", [2, 3, 100])
 def test_many_rows_are_shared_out_among_threads(kernel_calls, monkeypatch, threads):
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
-    layer, states = Int8Linear(nn.Linear(200, 137), is_tied=False), torch.randn(int8_kernel.MANY_ROWS + 9, 200)
+    layer, states = Int8Linear(nn.Linear(200, 137)), torch.randn(int8_kernel.MANY_ROWS + 9, 200)
     assert torch.equal(layer(states), with_operators(layer, states))
     assert len(kernel_calls) == int8_kernel.PIECES * threads
     assert sum(count for *_, count, _, _ in kernel_calls) == len(states)
@@ -214,23 +214,23 @@ def test_many_rows_are_shared_out_among_threads(kernel_calls, monkeypatch, threa
 def test_other_rows_and_layers_take_torchs_operators(kernel_calls):
     torch.manual_seed(0)
     linear, states = nn.Linear(64, 48), torch.randn(3, 64)
-    layer = Int8Linear(linear, is_tied=False)
+    layer = Int8Linear(linear)
     with torch.no_grad():
         for count in (int8_kernel.FEW_ROWS + 1, int8_kernel.MANY_ROWS - 1, 0):
             layer(torch.randn(count, 64))
         for dtype in (torch.bfloat16, torch.float64):
-            moved = Int8Linear(linear, is_tied=False).to(dtype)
+            moved = Int8Linear(linear).to(dtype)
             assert torch.equal(moved(states.to(dtype)), with_operators(moved, states.to(dtype)))
             assert not moved(states).isnan().any()
         for bias in (torch.randn(96)[::2], torch.ones(1).expand(48), torch.randn(48).double()):
-            other = Int8Linear(linear, is_tied=False)
+            other = Int8Linear(linear)
             other.bias = nn.Parameter(bias, requires_grad=False)
             assert torch.equal(other(states), with_operators(other, states))
     assert not kernel_calls
 
 
 def test_what_is_put_in_the_place_of_a_layers_numbers_is_looked_at(kernel_calls):
-    layer, states = Int8Linear(nn.Linear(64, 48), is_tied=False), torch.randn(3, 64)
+    layer, states = Int8Linear(nn.Linear(64, 48)), torch.randn(3, 64)
     calls = 0
     for change in (
         lambda: None,
@@ -252,7 +252,7 @@ def test_what_is_put_in_the_place_of_a_layers_numbers_is_looked_at(kernel_calls)
 
 
 def test_more_axes_than_two(kernel_calls):
-    layer = Int8Linear(nn.Linear(64, 48), is_tied=False)
+    layer = Int8Linear(nn.Linear(64, 48))
     for shape in ((2, 3, 64), (2, 1, 2, 64), (64,), (5, 40, 64), (0, 3, 64)):
         states = torch.randn(shape)
         found = layer(states)
@@ -265,7 +265,7 @@ def test_more_axes_than_two(kernel_calls):
 
 @pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
 def test_who_watches_torchs_operations_sees_them(kernel_calls):
-    layer, states = Int8Linear(nn.Linear(64, 48).requires_grad_(False), is_tied=False), torch.randn(3, 64)
+    layer, states = Int8Linear(nn.Linear(64, 48).requires_grad_(False)), torch.randn(3, 64)
     wanted = layer(states)
     assert len(kernel_calls) == 1
     assert torch.equal(torch.func.functionalize(layer)(states), wanted)
@@ -277,7 +277,7 @@ def test_who_watches_torchs_operations_sees_them(kernel_calls):
 
 def test_small_layers_of_many_rows_are_left_to_torchs_threads(kernel_calls, monkeypatch):
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
-    layer = Int8Linear(nn.Linear(64, 48), is_tied=False)
+    layer = Int8Linear(nn.Linear(64, 48))
     layer(torch.randn(int8_kernel.FEW_ROWS // 2 + 1, 64))
     assert not kernel_calls
     layer(torch.randn(int8_kernel.FEW_ROWS // 2, 64))
@@ -286,7 +286,7 @@ def test_small_layers_of_many_rows_are_left_to_torchs_threads(kernel_calls, monk
 
 def test_many_threads_leave_a_row_to_the_kernel(kernel_calls, monkeypatch):
     monkeypatch.setattr(torch, "get_num_threads", lambda: 200)
-    layer = Int8Linear(nn.Linear(64, 48), is_tied=False)
+    layer = Int8Linear(nn.Linear(64, 48))
     layer(torch.randn(2, 64))
     assert not kernel_calls
     layer(torch.randn(1, 64))
@@ -299,7 +299,7 @@ def test_no_memory_is_said(monkeypatch, rows):
     take(monkeypatch, library)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
     with pytest.raises(MemoryError, match=f"no memory for {rows} rows of 64 numbers in int8"):
-        Int8Linear(nn.Linear(64, 48), is_tied=False)(torch.randn(rows, 64))
+        Int8Linear(nn.Linear(64, 48))(torch.randn(rows, 64))
 
 
 @pytest.fixture
@@ -349,7 +349,7 @@ def test_how_many_rows_they_take(found_anew, monkeypatch, cpu, few, many):
 def test_with_avx2_torchs_operators_are_not_asked(kernel_calls, monkeypatch, rows):
     kernels = int8_kernel.find_kernels()._replace(few_rows=int8_kernel.FEW_ROWS_OF_AVX2, many_rows=0)
     monkeypatch.setattr(int8_kernel, "find_kernels", lambda: kernels)
-    layer, states = Int8Linear(nn.Linear(64, 48), is_tied=False), torch.randn(rows, 64)
+    layer, states = Int8Linear(nn.Linear(64, 48)), torch.randn(rows, 64)
     want = with_operators(layer, states)
     monkeypatch.setattr(int8_hier, "int8_product", None)
     assert torch.equal(layer(states), want)
@@ -473,20 +473,53 @@ def test_weights_are_loaded_as_they_are_stored(always, stored, tiny_model, proce
 
 @pytest.mark.parametrize("stored", [torch.float32, torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("name", CASES)
-def test_embeddings_keep_the_halves_that_they_came_in(always, name, stored):
-    """They take half of the memory, and what is looked up in them is the same float32."""
+def test_tokens_are_looked_up_in_int8(always, name, stored):
+    """The same whatever they are stored in; where the head has the weights of the embedding, in its own numbers."""
     case = CASES[name]
     model = make_model(case, std=0.1).to(stored)
-    wanted = to_int8(copy.deepcopy(model).float())
+    wanted, floats = to_int8(copy.deepcopy(model).float()), copy.deepcopy(model.get_input_embeddings()).float()
     embedding = to_int8(model).get_input_embeddings()
-    is_scaled = getattr(embedding, "embed_scale", 1.0) != 1.0  # which rounds halves
-    assert embedding.weight.dtype == (torch.float32 if is_scaled else stored)
+    assert embedding.weight.dtype == torch.int8
     assert model.dtype == torch.float32
     assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
+    if case.is_tied and case.decodes:
+        assert model.get_output_embeddings().weight.data_ptr() == embedding.weight.data_ptr()
     batch = collate(case, [case.make_document(17, 0), case.make_document(12, 1)])
     inputs = case.inputs(batch, torch.randint(5, 50, (2, 6), generator=torch.Generator().manual_seed(1)))
+    ids = torch.arange(floats.num_embeddings).view(1, -1)
     with torch.no_grad():
+        found, want = embedding(ids), floats(ids)
+        half_a_step = want.abs().amax(dim=-1, keepdim=True) / 127 / 2
+        assert ((found - want).abs() <= half_a_step * 1.0001).all()
+        assert found.dtype == torch.float32
         assert torch.equal(model(**inputs).logits, wanted(**inputs).logits)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_is_looked_up_is_saved_as_float32(always, name):
+    """Once, under all of its names."""
+    model = make_model(CASES[name], std=0.1)
+    place = model.get_input_embeddings().weight.data_ptr()
+    names = [name for name, weight in model.state_dict().items() if weight.data_ptr() == place]
+    embedding, saved = to_int8(model).get_input_embeddings(), model.state_dict()
+    assert {saved[name].data_ptr() for name in names} == {saved[names[0]].data_ptr()}
+    scale = getattr(embedding, "embed_scale", 1.0)
+    assert torch.allclose(saved[names[0]] * scale, embedding(torch.arange(len(embedding.weight))), rtol=1e-6)
+
+
+def test_what_others_read_too_is_not_looked_up_in_int8(always):
+    """Nobody knows what they do with it."""
+
+    class Other(nn.Module):
+        def __init__(self, weight):
+            super().__init__()
+            self.weight = weight
+
+    model = make_model(CASES["hat_bart"], std=0.1).bfloat16()
+    model.other = Other(model.get_input_embeddings().weight)
+    embedding = to_int8(model).get_input_embeddings()
+    assert embedding.weight is model.other.weight
+    assert embedding(torch.tensor([1])).dtype == torch.float32
 
 
 @pytest.mark.parametrize("other", [{"variant": "fp32"}, {"use_safetensors": False}, {"model_type": "marian"}])
