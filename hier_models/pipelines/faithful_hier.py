@@ -230,7 +230,7 @@ class FaithfulLogitsProcessor(LogitsProcessor):
         return faithful  # type: ignore[return-value]
 
     def _stack(self, rows: list[torch.Tensor], scores: torch.Tensor) -> torch.Tensor:
-        """Rows as one tensor, in the same place at each step: memory would grow, since the next cuts up what one frees."""
+        """Rows as one tensor, at each step in one place: each would cut up what the last freed, and memory grow."""
         kept = self._stacked
         if kept is None or (kept.shape, kept.dtype, kept.device) != (scores.shape, scores.dtype, scores.device):
             with torch.inference_mode(False):
