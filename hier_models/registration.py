@@ -105,15 +105,17 @@ class _AfterImportFinder(importlib.abc.MetaPathFinder):
         action = self.actions.pop(fullname, None)
         if action is None:
             return None
-        if not self.actions and self in sys.meta_path:
-            sys.meta_path.remove(self)
         spec = importlib.util.find_spec(fullname)
+        self.actions[fullname] = action  # to be found is not yet to be imported
         if spec is not None and spec.loader is not None:
             execute = spec.loader.exec_module
 
             def exec_module(module: ModuleType) -> None:
                 execute(module)
-                action(module)
+                if self.actions.pop(fullname, None):
+                    action(module)
+                if not self.actions and self in sys.meta_path:
+                    sys.meta_path.remove(self)
 
             spec.loader.exec_module = exec_module  # type: ignore[method-assign]  # of this module's loader alone
         return spec

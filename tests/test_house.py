@@ -99,6 +99,16 @@ def test_tokenizer_may_be_the_first_thing_that_is_imported(name):
     assert result.stdout.strip() == name, result.stderr
 
 
+def test_a_look_for_a_module_leaves_its_registration_to_come():
+    """As of those who ask whether something is installed."""
+    command = (
+        "import importlib.util, hier_models; assert importlib.util.find_spec('transformers.pipelines'); "
+        "from transformers.pipelines import PIPELINE_REGISTRY; print(*PIPELINE_REGISTRY.check_task('summarization'))"
+    )
+    result = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, cwd=ROOT)
+    assert "SummarizationPipeline" in result.stdout, result.stderr
+
+
 def test_public_names_are_sorted_and_unique():
     names = set(hier_models.__all__)
     assert hier_models.__all__ == sorted(names, key=lambda name: (not name.isupper(), name))  # as Ruff has it

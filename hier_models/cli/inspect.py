@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -52,7 +51,7 @@ def inspect_attention(
             raise MistakeError(f"--output: got {file}; it must end in .html or .png")
         check_parent(file, "--output")
         for read in (inputs, summary):
-            if read is not None and os.path.isfile(local_path(read)):
+            if read is not None:
                 check_not_the_data(file, "--output", local_path(read))
     if ".png" in suffixes:
         from ..inspection.pages import require_matplotlib
@@ -99,6 +98,8 @@ def inspect_attention(
     if family is not None and family.report == "highlighting":
         if ".png" in suffixes:
             raise MistakeError("--output: what a Highlight-Transformer highlights is a page; give a file in .html")
+        if top_k is not None:
+            raise MistakeError("--top-k: the page of a Highlight-Transformer shows all words; leave it out")
         from ..inspection import highlighting_report
 
         title = title or f"Highlighting: {name}"

@@ -10,6 +10,7 @@ import numpy as np
 
 VERSION = 1
 FRACTIONS = ("phrase_values", "token_importance")  # the other inputs are integers
+GREEDY = {"num_beams": 1, "do_sample": False}
 ENCODER, DECODER, SETTINGS = "encoder.onnx", "decoder.onnx", "onnx.json"
 SHARED = "shared.bin"  # of an export in int8: weights that both have
 
@@ -53,7 +54,7 @@ class OnnxSummarizer:
             ) from error
 
     def __call__(self, text: str, **settings: Any) -> str:
-        """Summarize a text; the settings are those of `generate`."""
+        """Summarize a text; the settings are those that `generate` takes here."""
         inputs = self._processor(text=[text], truncation=True, return_tensors="np")
         ids = self.generate(**inputs, **settings)
         return str(self._processor.decode(ids, skip_special_tokens=True)).strip()
@@ -84,11 +85,12 @@ class OnnxSummarizer:
             no_repeat_ngram_size: tokens in a row that come only once; 0 for any.
             forced_bos_token_id: the first token, such as that of a length.
             logits_processor: what else changes scores, of torch's tensors, as Transformers' `generate` takes it.
-            **inputs: what else the processor gave.
+            **inputs: what else the processor gave. `num_beams=1` and `do_sample=False` may be among them.
 
         Returns:
             The ids, without the start token.
         """
+        self._check(inputs)
         given = dict(self.settings["generation"])
         if min_new_tokens is not None:
             given["min_length"] = 0
@@ -132,6 +134,20 @@ class OnnxSummarizer:
             ids.append(token)
             if token in ends or len(ids) > most:
                 return ids[1:]
+
+    def _check(self, inputs: dict[str, Any]) -> None:
+        """Refuse what would be left out silently, such as a setting of `generate` that an export has not."""
+        for name, value in inputs.items():
+            if value is None:
+                continue
+            if name in GREEDY:
+                if value != GREEDY[name]:
+                    raise ValueError(f"`{name}` must be {GREEDY[name]}, got {value}: an export decodes greedily.")
+            elif name not in ("attention_mask", *self.settings["inputs"]):
+                raise ValueError(
+                    f"`{name}` is not known here: give the inputs that the processor makes, or max_new_tokens, "
+                    "min_new_tokens, no_repeat_ngram_size, forced_bos_token_id or logits_processor."
+                )
 
     def _feed(self, input_ids: np.ndarray[Any, Any], inputs: dict[str, Any]) -> dict[str, Any]:
         if len(input_ids) != 1:

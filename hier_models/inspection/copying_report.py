@@ -379,21 +379,24 @@ class CopyingReport(Page):
         axes.plot([0, 1], [0, 1], color=SOFT, linewidth=0.9, linestyle=(0, (4, 3)))
         axes.text(0.6, 0.555, "evenly", rotation=45, rotation_mode="anchor", fontsize=8, color=SOFT)
         styles = ("-", (0, (6, 1.5)), "-.", (0, (1, 1)))
+        lines = {}
         for number, (name, entries) in enumerate(self._copies.items()):
             positions = sorted(copy.position for entry in entries for _, copy in entry.copies)
             if not positions:
                 continue
             color, style = COLORS[number % len(COLORS)], styles[number % len(styles)]
-            label = printable(name).replace("$", r"\$")
             heights = [0.0, *(np.arange(1, len(positions) + 1) / len(positions)), 1.0]
-            axes.step(
-                [0.0, *positions, 1.0], heights, where="post", color=color, linestyle=style, linewidth=2, label=label
+            [lines[name]] = axes.step(
+                [0.0, *positions, 1.0], heights, where="post", color=color, linestyle=style, linewidth=2
             )
         _style(axes, 1.01)
         axes.set_xlabel("first part of the document", fontsize=8.5, color=SOFT)
         axes.set_title("copied sentences that lie within it", loc="left", fontsize=8.5, color=SOFT)
-        if axes.get_legend_handles_labels()[0]:
-            axes.legend(loc="lower right", fontsize=8, frameon=False, labelcolor=INK)
+        if lines:
+            places = map(str, range(len(lines)))  # a name that begins with _ would be left out
+            legend = axes.legend(lines.values(), places, loc="lower right", fontsize=8, frameon=False, labelcolor=INK)
+            for text, name in zip(legend.get_texts(), lines, strict=True):
+                text.set(text=printable(name), parse_math=False)
 
     def _page(
         self, source: SourceText, texts: dict[str, list[str]], found: dict[str, list[Copy | None]]

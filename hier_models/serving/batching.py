@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from transformers import StoppingCriteria
 
+from ..inspection.row_attention import attends_to_rows
 from ..pipelines.batching_hier import alike
 
 
@@ -77,7 +78,8 @@ class Batcher:
     def __init__(
         self, pipe: Any, batch_size: int, wait: float, capacity: int, observe: Callable[[int, float], None]
     ) -> None:
-        self.pipe, self.batch_size, self.wait, self.capacity, self.observe = pipe, batch_size, wait, capacity, observe
+        self.pipe, self.batch_size, self.capacity, self.observe = pipe, batch_size, capacity, observe
+        self.wait = min(wait, threading.TIMEOUT_MAX)  # Python waits no longer
         self.waiting: list[Job] = []
         self.running: list[Job] = []
         self.pace = 1.0  # seconds a document, of late
@@ -111,7 +113,7 @@ class Batcher:
     def finish(self, timeout: float) -> None:
         """Wait until all is done."""
         with self._changed:
-            self._changed.wait_for(lambda: not (self.waiting or self.running), timeout)
+            self._changed.wait_for(lambda: not (self.waiting or self.running), min(timeout, threading.TIMEOUT_MAX))
 
     def _work(self) -> None:
         while True:
@@ -242,7 +244,8 @@ def shows(pipe: Any) -> str | None:
     """What a model has to show of where it looked."""
     if hasattr(pipe.model.config, "highlighted_layers"):
         return "highlights"
-    return "heatmap" if getattr(pipe.model.config, "hierarchical_layers", None) else None
+    is_hierarchical = getattr(pipe.model.config, "hierarchical_layers", None) or attends_to_rows(pipe.processor)
+    return "heatmap" if is_hierarchical else None
 
 
 def _refuse(job: Job, status: int, detail: str) -> None:

@@ -187,6 +187,7 @@ def test_inspect():
     assert "Nothing is highlighted" not in result.stderr
     assert "Nothing is highlighted." in run("inspect", "-m", "model", "articles.jsonl", "--phrase", "not there").stderr
     assert "Nothing is highlighted." in run("inspect", "-m", "model", "articles.jsonl").stderr
+    assert "--top-k: " in run("inspect", "-m", "model", "articles.jsonl", "--top-k", "2", code=2).stderr
     assert "give a file in .html" in run("inspect", "-m", "model", "articles.jsonl", "-o", "a.png", code=2).stderr
 
 

@@ -55,6 +55,15 @@ def test_a_page_is_not_written_over_what_it_shows(monkeypatch: pytest.MonkeyPatc
     }
 
 
+def test_a_page_is_not_written_into_the_folder_that_it_shows(monkeypatch: pytest.MonkeyPatch):
+    """Where the next one would show it."""
+    monkeypatch.setattr("hier_models.cli.loading.check_checkpoint", None)
+    Path("papers").mkdir()
+    Path("papers/bees.txt").write_text(DOCUMENTS[1])
+    for arguments in (["."], ["papers", "-o", "map.html", "-o", "papers/map.html"]):
+        mistake("inspect", "-m", "model", *arguments, says="lies in the folder of the data; give a file elsewhere")
+
+
 def test_inspect_mistakes(checkpoint: str, paper: str, monkeypatch: pytest.MonkeyPatch):
     mistake("inspect", "-m", "lead", paper, says="--model: lead is a method without a model")
     mistake("inspect", "-m", checkpoint, paper, "-o", "map.pdf", says="must end in .html or .png")

@@ -2,10 +2,13 @@
 
 import json
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -190,6 +193,22 @@ def test_folders_that_cannot_be_run(tmp_path: Path):
     (tmp_path / ENCODER).write_bytes(b"no ONNX at all")
     with pytest.raises(ValueError, match=r"cannot load what is in .* Export it again"):
         OnnxSummarizer(tmp_path)
+
+
+def test_settings_that_an_export_does_not_know(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "onnxruntime", Mock())
+    (tmp_path / SETTINGS).write_text(json.dumps({"version": 1, "inputs": [], "generation": {}}))
+    run = OnnxSummarizer(tmp_path)
+    for settings, says in (
+        ({"max_length": 5}, "`max_length` is not known here: give the inputs .*, or max_new_tokens, min_new_tokens"),
+        ({"max_new_token": 5}, "`max_new_token` is not known here"),
+        ({"num_beams": 2}, "`num_beams` must be 1, got 2"),
+        ({"do_sample": True}, "`do_sample` must be False, got True"),
+    ):
+        with pytest.raises(ValueError, match=says):
+            run.generate(np.ones((1, 3)), **settings)
+    known = {"num_beams": 1, "do_sample": False, "attention_mask": np.ones((1, 3)), "segment_ids": None}
+    run._check(known)
 
 
 def test_the_command_refuses(tmp_path: Path):

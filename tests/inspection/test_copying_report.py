@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from matplotlib.image import imread
 
 from hier_models.inspection import CopyingReport
@@ -217,6 +218,14 @@ def test_png_of_nothing_and_of_odd_names(tmp_path):
     made = CopyingReport(title="A $title$ \x07 桥")
     made.add(DOCUMENT, {"$a_b$": "", "<b>": OWN, **{f"m{number}": SENTENCES[number] for number in range(6)}})
     assert imread(made.save_png(tmp_path / "a.png")).shape[2] == 4
+
+
+def test_the_legend_has_every_model_that_copied():
+    made = CopyingReport()
+    made.add(DOCUMENT, {"_base": SENTENCES[0], "none": "", "a $b$ c": SENTENCES[1]})
+    axes = Figure().add_subplot()
+    made._draw_sums(axes)
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["_base", "a $b$ c"]
 
 
 class Page(HTMLParser):

@@ -1,17 +1,20 @@
 """The thread that summarizes: which documents come together, which are dropped, and what a fault does to others."""
 
+import math
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
-from hier_models.pipelines import written_form_hier
+from hier_models.pipelines import SummarizationPipeline, written_form_hier
 from hier_models.serving import batching
 from hier_models.serving.batching import Batcher, Job, RefusedError
+from tests.conftest import DOCUMENTS
 
 
 class Pipe:
@@ -99,6 +102,21 @@ def test_a_full_batch_waits_for_no_one():
     assert len(desk.finish()) == 3
 
 
+def test_waits_may_have_no_end():
+    desk = Desk(wait=math.inf)
+    desk.bring("one")
+    time.sleep(0.1)  # in which it waits for others
+    desk.bring("two")
+    desk.bring("three")
+    with ThreadPoolExecutor() as pool:
+        desk.until(lambda: desk.batcher.running)
+        done = pool.submit(desk.batcher.finish, math.inf)
+        time.sleep(0.1)
+        desk.pipe.go.release()
+        done.result(30)
+    assert len(desk.told) == 3
+
+
 def test_too_many_are_refused():
     desk = Desk(wait=600, batch_size=9, capacity=2)
     first, _ = desk.bring("one"), desk.bring("two")
@@ -162,6 +180,16 @@ def test_a_summary_stays_where_its_heatmap_fails(monkeypatch: pytest.MonkeyPatch
     desk.batcher.submit(Job({"text": "good"}, {}, lambda *event: desk.told.append(event), heatmap=True))
     assert desk.finish() == [("summary", {"summary": "good", "heatmap": None})]
     assert "a secret" in caplog.text
+
+
+def test_a_map_of_rows_is_drawn_too(coarse_model: Any, coarse_processor: Any):
+    pipe = SummarizationPipeline(model=coarse_model(), processor=coarse_processor)
+    told = []
+    batcher = Batcher(pipe, 1, 0, 1, lambda size, seconds: None)
+    batcher.submit(Job({"text": DOCUMENTS[1]}, {}, lambda *event: told.append(event), heatmap=True))
+    batcher.finish(60)
+    [(_, answer)] = told
+    assert "Hierarchical attention" in answer["heatmap"]
 
 
 @pytest.mark.parametrize(
