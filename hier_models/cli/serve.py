@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import threading
 from pathlib import Path
@@ -36,7 +35,7 @@ def serve(
     try:
         import uvicorn
 
-        from ..serving.server import TOKEN_VARIABLE, Limits, create_app
+        from ..serving.server import TOKEN_VARIABLE, Limits, create_app, token_of_server
     except ImportError as error:
         raise MistakeError(f'{error.name} is missing: pip install "hier_models[serve]"') from error
     if is_extractive(model):
@@ -61,7 +60,7 @@ def serve(
 
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets)
-            if not local and not os.environ.get(TOKEN_VARIABLE):
+            if not local and not token_of_server():
                 say(f"Everybody who can reach {address} can use it; a token in {TOKEN_VARIABLE} keeps others out.")
             where = f"[{address}]" if ":" in address else address
             say(f"Serving {model} on http://{where}:{port} (Ctrl-C stops it)")

@@ -45,6 +45,7 @@ _KINDS = {
     ".html": "an HTML page",
     ".epub": "an EPUB",
     ".zip": "a zip archive",
+    ".gz": "a compressed file",
     ".doc": "an old Word document (.doc), or an encrypted one",
 }
 # What is not read as a document, and what to do instead.
@@ -55,6 +56,7 @@ INSTEAD = {
     ".rtf": "save it as .docx or .pdf",
     ".pptx": "save it as .pdf",
 }
+_COMPRESSED = (b"\x1f\x8b", b"BZh91AY&SY", b"\xfd7zXZ\0")  # by gzip, bzip2, xz
 _HTML = re.compile(
     rb"(?:\xef\xbb\xbf)?\s*(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*+<(?:!doctype\s+html|html|head)\b", re.I | re.S
 )
@@ -181,11 +183,13 @@ def kind_of(content: bytes) -> str:
         return ".docx" if b"word/" in content[:65536] or b"word/document.xml" in content else ".zip"
     if beginning.startswith(b"\xd0\xcf\x11\xe0"):
         return ".doc"
+    if beginning.startswith(_COMPRESSED):
+        return ".gz"
     return ".html" if _HTML.match(beginning) else ""
 
 
 def _advice(kind: str) -> str:
-    return INSTEAD.get(kind, f"give its name the ending {kind}" if kind != ".zip" else "unpack it")
+    return INSTEAD.get(kind, "unpack it" if kind in (".zip", ".gz") else f"give its name the ending {kind}")
 
 
 def _checked_suffix(suffix: str, content: bytes, name: str) -> str:

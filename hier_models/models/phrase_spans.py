@@ -57,8 +57,8 @@ def _read_phrase(place: str, item: object, text: str, articles: Sequence[tuple[i
     *where, value = item
     if isinstance(value, bool | str) or not isinstance(value, int | float | np.number):
         raise TypeError(f"`{place}` must end with its value, a number of 0 or more, got {value!r}")
-    if not math.isfinite(value) or value < 0:
-        raise ValueError(f"`{place}` must have a finite value of 0 or more, got {value}")
+    if not 0 <= value <= float(np.finfo(np.float32).max):
+        raise ValueError(f"`{place}` must have a finite value of 0 or more, got {value}; it is kept in float32")
     if len(where) == 1:
         phrase = where[0]
         if not isinstance(phrase, str):

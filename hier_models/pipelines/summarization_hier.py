@@ -286,7 +286,8 @@ class SummarizationPipeline(SummaryRules):
         if return_sources:
             self._note_sentences(example, name, value)
             if isinstance(input_, Mapping):
-                example.notes["sentences"].page_starts = input_.get("page_starts") or ()
+                starts = input_.get("page_starts") or ()
+                example.notes["sentences"].page_starts = sorted(starts, key=lambda page: page["start"])
             if not return_copied:
                 example.notes.pop("offset_mapping", None)
         if return_phrases:  # a document in which there was nothing to look for has no report

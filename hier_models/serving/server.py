@@ -45,7 +45,7 @@ KINDS = ("text", "sentences", "turns", "documents")
 Event = tuple[str, dict[str, Any]]
 Events = asyncio.Queue[Event]
 Turn = Annotated[dict[Literal["role", "content"], str], Field(min_length=2)]
-Page = Annotated[dict[Literal["start", "page"], int], Field(min_length=2)]
+Page = Annotated[dict[Literal["start", "page"], Annotated[int, Field(ge=0)]], Field(min_length=2)]
 Phrase = str | tuple[str, Annotated[float, Field(ge=0, allow_inf_nan=False)]]
 
 
@@ -76,6 +76,8 @@ class Asked(BaseModel):
         parts = [given[0]] if isinstance(given[0], str) else given[0]
         if not any(str(part["content"] if isinstance(part, dict) else part).strip() for part in parts):
             raise ValueError("the document is empty; there is nothing to summarize")
+        if self.page_starts is not None and self.text is None:
+            raise ValueError("page_starts goes with `text`, whose characters it counts; leave it out")
         return self
 
     def job(self, **others: Any) -> Job:
@@ -160,6 +162,11 @@ class Limits:
     max_bytes: int = 2**23
 
 
+def token_of_server() -> str:
+    """The token that everybody has to send, or "" for none; one from a file may end with a line break."""
+    return os.environ.get(TOKEN_VARIABLE, "").strip()
+
+
 def create_app(pipe: Any, name: str, limits: Limits, only_local: bool) -> FastAPI:
     """Make the application of a summarization pipeline.
 
@@ -185,7 +192,7 @@ def create_app(pipe: Any, name: str, limits: Limits, only_local: bool) -> FastAP
 
     batcher = Batcher(pipe, limits.batch_size, limits.batch_wait / 1000, limits.queue, observe)
     Gauge("hier_models_waiting", "Documents that wait.", registry=registry).set_function(lambda: len(batcher.waiting))
-    token = os.environ.get(TOKEN_VARIABLE, "")
+    token = token_of_server()
     knows_lengths = bool(pipe._knows_lengths())
     knows_phrases = highlights(pipe.processor)
     index = page(
@@ -217,7 +224,7 @@ def create_app(pipe: Any, name: str, limits: Limits, only_local: bool) -> FastAP
     async def health() -> dict[str, Any]:
         """Whether it takes documents."""
         if batcher.stopping:
-            raise HTTPException(503, "The server is about to stop.")
+            raise HTTPException(503, "The server is about to stop.", {"Retry-After": "5"})
         return {"status": "ok", "model": name, "waiting": len(batcher.waiting)}
 
     @app.get("/metrics", dependencies=guarded, responses={200: {"content": {"text/plain": {}}}, 401: PROBLEMS[401]})
@@ -456,17 +463,18 @@ class _Gate:
         await self.app(scope, limited, counted)
 
     def _check(self, path: str, headers: dict[bytes, bytes]) -> None:
-        host = headers.get(b"host", b"").decode("latin-1")
-        origin = headers.get(b"origin", b"").decode("latin-1").rpartition("://")[2]
+        host = headers.get(b"host", b"").decode("latin-1").lower()
+        origin = headers.get(b"origin", b"").decode("latin-1").lower().rpartition("://")[2]
         # A page of another site, open in a browser of this machine, must not use it: nor under a name of its own, nor
         # a file or a frame without a site, whose origin is "null".
         if origin and origin != host:
             raise HTTPException(403, f"A page of {origin} may not use this server.")
-        if self.only_local and re.sub(r":\d+$", "", host) not in LOOPBACK:
+        if self.only_local and re.sub(r"\.?(:\d+)?$", "", host) not in LOOPBACK:
             where = f"This server is for its own machine, not for {host:.100}"
             raise HTTPException(403, f"{where}. Start it with --host, or with a token in {TOKEN_VARIABLE}.")
-        given = headers.get(b"authorization", b"")
-        if self.token and path not in OPEN and not hmac.compare_digest(given, b"Bearer " + self.token):
+        scheme, _, given = headers.get(b"authorization", b"").partition(b" ")
+        is_right = scheme.lower() == b"bearer" and hmac.compare_digest(given.strip(), self.token)
+        if self.token and path not in OPEN and not is_right:
             detail = "The token is missing or wrong: send Authorization: Bearer and the server's token."
             raise HTTPException(401, detail, {"WWW-Authenticate": "Bearer"})
         length = headers.get(b"content-length", b"0")

@@ -380,6 +380,7 @@ def test_a_pdf_without_one_of_its_pages_does_not_keep_others_from_being_read(tmp
         ("a", b"<html><p>Mud.", "is not a text file, but an HTML page"),
         ("a.html", b"%PDF-1.7", "should be an HTML page, and is a PDF; give its name the ending .pdf"),
         ("a.htm", b"PK\x03\x04", "should be an HTML page, and is a zip archive; unpack it"),
+        ("a.txt", gzip.compress(b"Mud.", mtime=0), "is not a text file, but a compressed file; unpack it"),
         ("a.xhtml", b"PK\x03\x04 mimetypeapplication/epub+zip", "is an EPUB; read it as a book"),
         ("a.srt", b"1\n00:00:01,000 --> 00:00:02,000\n\n", "a.srt has no text"),
         ("a.odt", b"PK\x03\x04", "ends in .odt, which is not read; save it as .docx or .pdf"),

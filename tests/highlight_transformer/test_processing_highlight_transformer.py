@@ -494,6 +494,7 @@ def test_any_tokenizer(name: str, text: str) -> None:
         ({"text": ["abc"], "phrases": [[(0, 1, -1)]]}, r"`phrases\[0\]\[0\]` must have a finite value of 0 or more"),
         ({"text": "abc", "phrases": [("a", float("nan"))]}, "must have a finite value of 0 or more, got nan"),
         ({"text": "abc", "phrases": [("a", float("inf"))]}, "must have a finite value"),
+        ({"text": "abc", "phrases": [("a", 1e39)]}, r"got 1e\+39; it is kept in float32"),
         ({"text": "abc", "phrases": [("a", "high")]}, "must end with its value, a number"),
         ({"text": "abc", "phrases": [("a", True)]}, "must end with its value, a number"),
         ({"text": "abc", "phrases": [(" ", 1)]}, r"`phrases\[0\]` is blank"),

@@ -19,6 +19,7 @@ playwright = pytest.importorskip("playwright.sync_api")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="no chromium")]
 MINUTES = 240_000  # milliseconds
+LONG = " ".join(f"Bee number {number} flies." for number in range(60))
 
 
 @pytest.fixture(scope="module")
@@ -91,6 +92,7 @@ def test_files(server: Running, visit, tmp_path: Path):
         {"turns": TURNS},
         {"sentences": ["One.", "Two, or more."]},
         {"documents": DOCUMENTS[1:3]},
+        {"text": LONG, "query": "Which is number 50?", "page_starts": [{"start": 0, "page": 7}]},
     ]
     (tmp_path / "records.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n")
     page.set_input_files("#file", tmp_path / "records.jsonl")
@@ -99,6 +101,14 @@ def test_files(server: Running, visit, tmp_path: Path):
         page.click("#go")
         done(page)
         assert page.locator("#summary").text_content() == server.ask(**row).json()["summary"]
+    assert "what is least like the question" in page.locator("#note").text_content()
+    assert page.locator("#document mark").first.get_attribute("title") == "Page 7"
+    page.get_by_label("What it is to answer").fill("Which is number 7?")  # which goes before the record's own
+    page.click("#go")
+    done(page)
+    asked = {**rows[-1], "query": "Which is number 7?"}
+    assert page.locator("#summary").text_content() == server.ask(**asked).json()["summary"]
+    page.get_by_label("What it is to answer").fill("")
     page.click("#clear")
     assert page.input_value("#text") == ""
     assert page.is_editable("#text")
@@ -218,15 +228,14 @@ def test_phrases(tmp_path: Path, visit, tiny_highlight, highlight_processor):
 
 
 def test_a_question(server: Running, visit):
-    long = " ".join(f"Bee number {number} flies." for number in range(60))
     page = visit(server)
-    page.fill("#text", long)
+    page.fill("#text", LONG)
     page.get_by_label("What it is to answer").fill("Which is number 50?")
     page.click("#go")
     done(page)
-    answer = server.ask(text=long, query="Which is number 50?").json()
+    answer = server.ask(text=LONG, query="Which is number 50?").json()
     assert page.locator("#summary").text_content().split() == answer["summary"].split()
-    assert answer["summary"] != server.ask(text=long).json()["summary"]
+    assert answer["summary"] != server.ask(text=LONG).json()["summary"]
     assert "what is least like the question" in page.locator("#note").text_content()
     assert fits(page)
 

@@ -1,10 +1,13 @@
 """`hier-models serve`, as its users meet it: a process, and requests."""
 
 import asyncio
+import gzip
 import json
 import re
+import shutil
 import signal
 import socket
+import subprocess
 import threading
 import time
 from pathlib import Path
@@ -22,6 +25,9 @@ from tests.cli.commands import mistake
 from tests.conftest import DOCUMENTS, TURNS
 from tests.data.pdf_files import column, write_pdf
 from tests.serving.servers import Running, Visitors, events, head, serving
+
+
+NODE = shutil.which("node")
 
 
 @pytest.fixture(scope="module")
@@ -93,6 +99,7 @@ def test_a_file_is_uploaded(server: Running, tmp_path: Path):
             "sources": {"files": {"file": ("a.txt", b"One.")}, "data": {"sources": "perhaps"}},
             "is not read; save it as .docx or .pdf": {"files": {"file": ("a.rtf", b"{\\rtf1 One.}")}},
             "read it as a book": {"files": {"file": ("a.EPUB", b"One.")}},
+            "compressed file; unpack it": {"files": {"file": ("a.txt.gz", gzip.compress(b"One."))}},
             "send each in a request": {"files": {"file": ("a.JSONL", b'{"text": "One."}')}},
         }
         for says, request in wrong.items():
@@ -150,6 +157,14 @@ def test_sources_of_a_pdf_name_the_page(server: Running, tmp_path: Path):
     assert all(place["text"] in texts[place["page"]] for place in places)
 
 
+def test_pages_may_come_in_any_order(server: Running):
+    starts = [{"start": 0, "page": 1}, {"start": 20, "page": 2}, {"start": 90, "page": 3}]
+    answers = [server.ask(text=DOCUMENTS[1], sources=True, page_starts=each).json() for each in (starts, starts[::-1])]
+    assert answers[0] == answers[1]
+    pages = {place["page"] for sentence in answers[0]["sources"] for place in sentence["sources"]}
+    assert pages & {2, 3}
+
+
 def test_a_path_or_address_is_text(server: Running, summarize, tmp_path: Path):
     secret = tmp_path / "secret.txt"
     secret.write_text(DOCUMENTS[0])
@@ -184,6 +199,8 @@ def test_stream(server: Running, answers: dict[str, str]):
         (b'{"turns": [{"role": "Ann"}]}', "turns.0"),
         (b'{"text": 5}', "text: "),
         (b'{"text": "a", "page_starts": [{"start": 0}]}', "page_starts.0: "),
+        (b'{"text": "a", "page_starts": [{"start": -5, "page": 1}]}', "page_starts.0.start: "),
+        (b'{"sentences": ["a"], "page_starts": [{"start": 0, "page": 1}]}', "page_starts goes with `text`"),
         (b'{"text": "\\ud800"}', "Invalid JSON"),
         (b'{"text": "\xff"}', "Invalid JSON"),
         (b'{"text": "a", "words": "line"}', "words: there is no such field; there are text, sentences, turns,"),
@@ -237,8 +254,8 @@ def test_other_mistakes(server: Running):
             answer = client.post("/summarize", json={"text": "One."}, headers=headers)
             assert answer.status_code == 403
             assert says in answer.json()["detail"]
-        own = {"Origin": server.url}
-        assert client.post("/summarize", json={"text": "One."}, headers=own).status_code == 200
+        for own in ({"Origin": server.url}, {"Host": f"LocalHost.:{server.port}"}):  # case does not count in a name
+            assert client.post("/summarize", json={"text": "One."}, headers=own).status_code == 200
 
 
 def test_the_page_sets_what_its_scripts_read(server: Running):
@@ -249,8 +266,23 @@ def test_the_page_sets_what_its_scripts_read(server: Running):
     assert {"sources", "page"} <= read == set(re.findall(r"\bdataset\.(\w+) = ", page))
 
 
+@pytest.mark.skipif(NODE is None, reason="no node")
+@pytest.mark.parametrize("knows_phrases", [True, False])
+def test_the_page_sends_what_stands_in_a_record(server: Running, knows_phrases: bool):
+    with server.client() as client:
+        code = re.search(r"  const KINDS = .*?\n  }\n", client.get("/").text, re.DOTALL)[0]
+    besides = {"query": "What?", "phrases": ["bees"], "page_starts": [{"start": 0, "page": 7}]}
+    records = [{"article": "One.", "id": 5, **besides}, {"document": ["One."], **besides, "query": " "}]
+    script = f"const find = () => {json.dumps(knows_phrases)};{code}"
+    script += f"console.log(JSON.stringify({json.dumps(records)}.map(documentOf)))"
+    found = subprocess.run([NODE, "-e", script], capture_output=True, text=True, check=True)
+    phrases = {"phrases": ["bees"]} if knows_phrases else {}
+    asked = {"text": "One.", "query": "What?", "page_starts": besides["page_starts"], **phrases}
+    assert json.loads(found.stdout) == [asked, {"documents": ["One."], **phrases}]
+
+
 def test_token(model: str):
-    with serving(model, HIER_MODELS_TOKEN="s3cret") as server, server.client() as client:
+    with serving(model, HIER_MODELS_TOKEN=" s3cret\n") as server, server.client() as client:
         assert client.get("/").status_code == client.get("/health").status_code == 200
         assert str(Path(model).parent) not in client.get("/").text + client.get("/health").text
         for headers in ({}, {"Authorization": "Bearer other"}, {"Authorization": "s3cret"}):
@@ -264,7 +296,8 @@ def test_token(model: str):
         assert asks == {("/health", False), ("/metrics", True), ("/summarize", True), ("/summarize/stream", True)}
         good = {"Authorization": "Bearer s3cret", "Host": "summaries.example"}
         assert client.post("/summarize", json={"text": "One."}, headers=good).status_code == 200
-        assert client.get("/metrics", headers=good).status_code == 200
+        for scheme in ("Bearer", "bearer"):
+            assert client.get("/metrics", headers={"Authorization": f"{scheme} s3cret"}).status_code == 200
 
 
 def test_limits_of_queue_and_time(model: str):
@@ -312,9 +345,9 @@ def test_stops_when_what_waits_is_done(model: str, answers: dict[str, str]):
         until(lambda: server.metric("hier_models_waiting") == 3)
         server.process.send_signal(signal.SIGTERM)
         until(lambda: server.client().get("/health").status_code == 503)
-        refused = server.ask(text=one)
-        assert refused.status_code == 503
-        assert int(refused.headers["Retry-After"]) >= 1
+        for refused in (server.ask(text=one), server.client().get("/health")):
+            assert refused.status_code == 503
+            assert int(refused.headers["Retry-After"]) >= 1
         visitors.finish(60)
         assert [answer.json()["summary"] for answer in got] == [expected] * 3
         assert server.process.wait() == 0
