@@ -36,6 +36,7 @@ class Journal:
                 record = json.loads(line)
                 identifier, made = record["id"], {name: record[name] for name in self.making}
                 record[self.product]
+                hash(identifier)
             except (ValueError, TypeError, KeyError) as error:
                 raise self._not_ours(number) from error
             if inputs is not None and identifier not in inputs:

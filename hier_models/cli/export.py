@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,6 +13,10 @@ from . import options
 from .errors import MistakeError, first_paragraph, local_path, mistakes, say
 from .loading import check_checkpoint, quiet
 from .options import InputsFirst, command
+
+
+if TYPE_CHECKING:
+    from ..hub import CardDetails
 
 
 @command("export", cls=InputsFirst)
@@ -56,7 +61,8 @@ def export(
 
         with mistakes("--page", ImportError, ValueError, FileNotFoundError, FileExistsError, NotADirectoryError):
             export_page(loaded, processor, page, name=Path(called).name, onnxruntime_web=onnxruntime_web)
-        say(f"Written: {page}. Serve it from any web server, such as: python -m http.server -d {page}")
+        serve = f"python -m http.server -d {shlex.quote(str(page))}"
+        say(f"Written: {page}. Serve it from any web server, such as: {serve}")
     if folder is not None:
         say(f"Written: {hub.export(loaded, processor, folder, card=details)}")
     if push is not None:
@@ -93,7 +99,7 @@ def _load(name: str) -> tuple[Any, Any]:
         return model_class.from_pretrained(name), AutoProcessor.from_pretrained(name)
 
 
-def _read_card(path: Path) -> dict[str, Any]:
+def _read_card(path: Path) -> CardDetails:
     import yaml
 
     if not path.is_file():
@@ -102,4 +108,7 @@ def _read_card(path: Path) -> dict[str, Any]:
         details = yaml.safe_load(path.read_text(encoding="utf-8"))
     if not isinstance(details, dict):
         raise MistakeError(f"--card: {path} must hold names and values, such as `license: apache-2.0`")
-    return details
+    from ..hub.model_card import card_details
+
+    with mistakes(f"--card: {path}", ValueError):
+        return card_details(details)

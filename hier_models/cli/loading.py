@@ -18,6 +18,13 @@ from .extractive import ExtractivePipe, is_extractive
 from .options import Dtype, Length
 
 
+# Settings of `generate` that may be a text; a pipeline looks at its own itself.
+TEXT_SETTINGS = (
+    *("cache_implementation", "dola_layers", "early_stopping", "num_assistant_tokens_schedule", "speculation_type"),
+    *("stop_strings", "transformers_version"),
+)
+
+
 def quiet() -> None:
     """Keep the libraries' own messages and bars off the screen, but not ours."""
     if state.debug:
@@ -151,6 +158,8 @@ def generation_settings(
         if isinstance(settings[name], str):
             with suppress(ValueError):
                 settings[name] = float(text)  # 1e-4, which PyYAML takes for text
+        if isinstance(settings[name], str) and name not in (*TEXT_SETTINGS, *besides):
+            raise MistakeError(f"--set: got {entry!r}; give {name} a number, true or false, or a list of them")
     if min_length is not None:
         _check_least(min_length, max_length, settings, length)
     # Tokens to be written, whatever the checkpoint says of lengths in other terms.

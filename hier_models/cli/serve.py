@@ -40,7 +40,8 @@ def serve(
         raise MistakeError(f'{error.name} is missing: pip install "hier_models[serve]"') from error
     if is_extractive(model):
         raise MistakeError(f"--model: {model!r} chooses sentences, without a model; serve needs one")
-    with mistakes(f"--host {host} --port {port} (0 takes a free one)", OSError):
+    # A TypeError is of a host that is no name.
+    with mistakes(f"--host {host} --port {port} (0 takes a free one)", OSError, TypeError):
         listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, port))

@@ -2,12 +2,14 @@
 
 import ast
 import dataclasses
+import json
 import math
 import os
 import sys
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +115,7 @@ def model_card(model: Any, details: CardDetails, *, source: str, code: Iterable[
     whitespace: dict[str, Any] = {"trim_blocks": True, "lstrip_blocks": True, "keep_trailing_newline": True}
     templates = jinja2.Environment(loader=jinja2.FileSystemLoader(_FOLDER), **whitespace)
     templates.filters["cell"] = _cell
+    templates.filters["quoted"] = partial(json.dumps, ensure_ascii=False)
     text = templates.get_template("model_card.md.jinja").render(
         details=details,
         config=config,
@@ -146,6 +149,12 @@ def card_details(card: CardDetails | Mapping[str, Any] | None) -> CardDetails:
     for name in ("hyperparameters", "metrics"):
         if not isinstance(given.get(name, {}), Mapping):
             raise ValueError(f"`card` needs names and values as {name}, got {given[name]!r}.")
+    for name, value in given.items():
+        if name in ("hyperparameters", "metrics"):
+            continue
+        values = value if name in ("language", "datasets", "tags") and isinstance(value, list | tuple) else [value]
+        if not all(isinstance(each, str) for each in values):
+            raise ValueError(f"`card` needs text as {name}, got {value!r}; quote it, as YAML takes no for False.")
     for name, value in given.get("metrics", {}).items():
         try:
             math.isfinite(value)

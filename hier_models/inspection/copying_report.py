@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import os
 import statistics
 from collections.abc import Mapping, Sequence
@@ -122,13 +123,17 @@ class CopyingReport(Page):
             Model -> for each sentence of its summary where it was copied from, or None.
 
         Raises:
-            ValueError: If the models are not those of the documents before, or the document is none.
+            ValueError: If the models are not those of the documents before, the document is none, or a score is not
+                finite.
         """
         if not summaries:
             raise ValueError("summaries: got none; give at least one model's")
         if self._copies and list(summaries) != self.names:
             got, had = ", ".join(summaries), ", ".join(self.names)
             raise ValueError(f"summaries: got those of {got}, but the documents before had {had}")
+        for model, own in (judged or {}).items():
+            if wrong := [f"{name} {score}" for name, score in own.items() if not math.isfinite(score)]:
+                raise ValueError(f"judged: got {', '.join(wrong)} of {model}; give finite numbers")  # as JSON has them
         source = source_text(document, self.language)
         if source.blocks is not None:
             self.block_name = source.block_name

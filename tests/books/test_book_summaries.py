@@ -23,6 +23,7 @@ from transformers import (
 from hier_models import HighlightTransformerProcessor, KeyPhraseExtractor, summarize_book
 from hier_models.books import summarizing
 from hier_models.books.summary_tree import BookSummary, SummaryNode
+from hier_models.journal import Journal
 from hier_models.locks import held
 from hier_models.pipelines import SummarizationPipeline
 from tests import forks
@@ -342,6 +343,9 @@ def test_a_file_that_is_something_else_is_left_alone(run, tmp_path):
     with pytest.raises(ValueError, match=r"summaries\.jsonl:1 is no summary of an earlier run"):
         run(output=tmp_path)
     assert (tmp_path / "summaries.jsonl").read_text() == "precious"
+    (tmp_path / "other.jsonl").write_text('{"id": ["a"], "summary": "One."}\n')
+    with pytest.raises(ValueError, match=r"other\.jsonl:1 is no summary of an earlier run"):
+        Journal(tmp_path / "other.jsonl", "summary", {}).read({})
     with pytest.raises(ValueError, match="`output` must be a folder"):
         run(output=tmp_path / "summaries.jsonl")
 

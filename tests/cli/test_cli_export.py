@@ -55,8 +55,16 @@ def test_export_mistakes(checkpoint: str):
     mistake("export", "-m", checkpoint, "out", "--card", "card.yaml", says=["licence", "license"])
     Path("card.yaml").write_text("- a list")
     mistake("export", "-m", checkpoint, "out", "--card", "card.yaml", says="must hold names and values")
+    Path("card.yaml").write_text("language: no")
+    says = "--card: card.yaml: `card` needs text as language, got False; quote it"
+    mistake("export", "-m", "./nowhere", "out", "--card", "card.yaml", says=says)  # before anything is loaded
     mistake("export", "-m", checkpoint, "--push", "not a repo/at all!", says="--push: ")
     assert not Path("out").exists()
+
+
+def test_the_command_that_serves_a_page_can_be_copied(checkpoint: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("hier_models.hub.browser_page.export_page", lambda *_, **__: None)
+    assert "http.server -d 'my page'\n" in run("export", "-m", checkpoint, "--page", "my page").stderr
 
 
 def test_push(checkpoint: str, monkeypatch: pytest.MonkeyPatch):

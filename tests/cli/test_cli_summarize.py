@@ -757,6 +757,8 @@ def test_mistakes_in_the_model(paper: str, checkpoint: str):
 def test_mistakes_in_options(checkpoint: str, paper: str):
     mistake("summarize", "-m", checkpoint, paper, "--set", "num_beams", says="write NAME=VALUE")
     mistake("summarize", "-m", checkpoint, paper, "--set", "num_beam=2", says="did you mean num_beams?")
+    mistake("summarize", "-m", checkpoint, paper, "--set", "max_length=abc", says="--set: got 'max_length=abc'; ")
+    run("summarize", "-m", checkpoint, paper, "--num-beams", "2", "--set", "early_stopping=never")
     several = ["--num-beams", "2", "--set", "num_return_sequences=2"]
     mistake(
         "summarize", "-m", checkpoint, paper, *several, says="--set num_return_sequences: one summary of a document"

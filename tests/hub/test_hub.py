@@ -1,9 +1,11 @@
 """Export and push: what is written, and that it loads where hier_models is not installed."""
 
+import ast
 import copy
 import json
 import math
 import os
+import re
 import textwrap
 from pathlib import Path
 from types import SimpleNamespace
@@ -436,6 +438,13 @@ def test_the_card_may_have_empty_entries_and_long_ones(tiny_model, processor, tm
     hier_models.export(tiny_model, processor, tmp_path / "third", card={"metrics": {"rouge1": np.float32(0.5)}})
 
 
+def test_python_of_the_card_runs_whatever_the_folder_is_called(tiny_model, processor, tmp_path):
+    folder = hier_models.export(tiny_model, processor, tmp_path / 'my "tiny" Bär')
+    blocks = re.findall(r"```python\n(.*?)```", (folder / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    strings = {node.value for block in blocks for node in ast.walk(ast.parse(block)) if isinstance(node, ast.Constant)}
+    assert './my "tiny" Bär' in strings
+
+
 def test_card_of_a_training_folder_names_no_path(tiny_model, processor, tmp_path):
     start = tmp_path / "start"
     start.mkdir()
@@ -504,6 +513,10 @@ def test_what_cannot_be_exported(tiny_model, processor, tokenizer, tmp_path):
         ({"metrics": {"rouge1": "0.41"}, "evaluated_on": "SAMSum"}, "a number for each of the metrics, got '0.41'"),
         ({"metrics": 0.41}, "names and values as metrics, got 0.41"),
         ({"hyperparameters": "many"}, "names and values as hyperparameters, got 'many'"),
+        ({"language": False}, "text as language, got False; quote it"),
+        ({"datasets": 5}, "text as datasets, got 5; quote it"),
+        ({"tags": ["news", 5]}, r"text as tags, got \['news', 5\]; quote it"),
+        ({"license": ["mit"]}, r"text as license, got \['mit'\]"),
     ):
         with pytest.raises(ValueError, match=says):
             hier_models.export(tiny_model, processor, tmp_path, card=card)

@@ -1,6 +1,7 @@
 """The report on copied sentences: its numbers by hand, its chart and its page."""
 
 import json
+import math
 import re
 import shutil
 import sys
@@ -300,6 +301,10 @@ def test_texts_of_the_page_are_no_markup(tmp_path):
     ("make", "says"),
     [
         (lambda: CopyingReport(shown=-1), "shown: got -1"),
+        (
+            lambda: CopyingReport().add(DOCUMENT, {"a": OWN}, judged={"a": {"bert_score": math.nan}}),
+            "judged: got bert_score nan of a; give finite numbers",
+        ),
         (lambda: CopyingReport().add(DOCUMENT, {}), "summaries: got none"),
         (
             lambda: report().add(DOCUMENT, {"plain": ""}),

@@ -440,6 +440,7 @@ def test_mistakes_at_the_start(model: str, monkeypatch: pytest.MonkeyPatch):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         mistake("serve", "-m", model, "--port", port, says=f"--port {port} (0 takes a free one): ")
+    mistake("serve", "-m", model, "--host", "ä..b", "--port", "0", says="--host ä..b --port 0 (0 takes a free one): ")
     mistake("serve", "-m", "lexrank", says="chooses sentences")
     mistake("serve", "-m", "./nowhere", "--port", "0", says="there is no folder")
     monkeypatch.setitem(__import__("sys").modules, "uvicorn", None)
