@@ -77,6 +77,16 @@ def check_not_the_data(file: Path, option: str, data: Path) -> None:
         raise MistakeError(f"{option}: {file} lies in the folder of the data; give a file elsewhere")
 
 
+def check_folder(folder: Path, option: str, data: str) -> None:
+    """Refuse a folder that cannot be made, or whose files would be read as a part of the data."""
+    if folder.exists() and not folder.is_dir():
+        raise MistakeError(f"{option}: {folder} is a file; give a folder")
+    check_parent(folder, option)
+    source = local_path(data)
+    if source.is_dir() and folder.resolve().is_relative_to(source.resolve()):
+        raise MistakeError(f"{option}: {folder} lies in the folder of the data; give a folder elsewhere")
+
+
 def first_paragraph(error: BaseException) -> str:
     """Return the first paragraph of an error's text; libraries go on with advice of their own."""
     text = str(error).strip() or type(error).__name__

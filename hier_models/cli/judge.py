@@ -9,9 +9,9 @@ from typing import Annotated
 import typer
 
 from . import options
-from .errors import MistakeError, check_parent, local_path, mistakes, say
+from .errors import MistakeError, check_folder, given, local_path, mistakes, say
 from .loading import given_only
-from .options import command
+from .options import OptionsKnown, command
 from .predictions import (
     check_predictions,
     have_references,
@@ -22,7 +22,7 @@ from .predictions import (
 )
 
 
-@command("judge")
+@command("judge", cls=OptionsKnown)
 def judge(
     data: Annotated[str, typer.Argument(metavar="DATA")],
     predictions: Annotated[list[str] | None, typer.Option("--predictions", "-p", metavar="[NAME=]FILE")] = None,
@@ -37,32 +37,30 @@ def judge(
 ) -> None:
     """Let people compare two systems' summaries blindly, and count their votes."""
     if votes:
-        if predictions or output is not None:
-            raise MistakeError("--votes: counts votes on pairs that are there; leave out --predictions and --output")
+        others = ("predictions", "output", "aspects", "limit", "split", "config_name", "revision", "text_column")
+        if other := given(*others):
+            raise MistakeError(f"--votes: counts votes on pairs that are there; leave out {', '.join(other)}")
         _count(local_path(data), votes)
         return
     files = read_named("--predictions", predictions)
     if len(files) != 2 or output is None:
         raise MistakeError(f"give two systems' summaries with -p (got {len(files)}) and a folder with -o; or --votes")
     check_predictions(files)
-    if output.exists() and not output.is_dir():
-        raise MistakeError(f"--output: {output} is a file; give a folder")
-    check_parent(output, "--output")
-    given = read_predictions(files)
+    check_folder(output, "--output", data)
+    summaries_of = read_predictions(files)
     # References only where predictions have them, which tells whether they are of the same documents.
     on_hub = given_only(config_name=config_name, revision=revision)
-    documents = load_test_set(data, split, text_column, None if have_references(given) else "", None, **on_hub)
-    summaries = match_predictions(given, files, documents)
+    documents = load_test_set(data, split, text_column, None if have_references(summaries_of) else "", None, **on_hub)
+    summaries = match_predictions(summaries_of, files, documents)
     from ..data.tokenizing import plain_text, source_kind
-    from ..experiments.blind_pairs import KEY_FILE, PAGE_FILE, save_blind_pairs
+    from ..experiments.blind_pairs import KEY_FILE, PAGE_FILE, differing, save_blind_pairs
 
     rows = [document for _, document in documents]
     texts = [plain_text(kind, row[kind]) for row in rows for kind in [source_kind(list(row))]]
     with mistakes("--aspect, --predictions", ValueError), mistakes("--output", FileExistsError):
         asked = {"number": limit} | given_only(aspects=aspects)
         key = save_blind_pairs(output, texts, summaries, documents.identifiers, **asked)
-    alike = sum(first == second for first, second in zip(*summaries.values(), strict=True))
-    if alike:
+    if alike := len(texts) - len(differing(*summaries.values())):
         say(f"Left out: {alike} of {len(texts)} documents, whose two summaries are the same.")
     say(f"Written: {len(key['pairs'])} pairs in {output / PAGE_FILE}, for the judges")
     say(f"Written: whose they are, in {output / KEY_FILE}, not for the judges")
@@ -73,7 +71,8 @@ def _count(folder: Path, files: list[Path]) -> None:
 
     if not (folder / KEY_FILE).is_file():
         raise MistakeError(f"DATA: with --votes, the folder that judge wrote; {folder} has no {KEY_FILE}")
-    key = json.loads((folder / KEY_FILE).read_text(encoding="utf-8"))
+    with mistakes(f"DATA: {folder / KEY_FILE} is damaged, take it from a copy of the folder", ValueError):
+        key = json.loads((folder / KEY_FILE).read_text(encoding="utf-8"))
     with mistakes("--votes", OSError, ValueError):
         verdicts = count_votes([vote for file in files for vote in read_votes(file, key)], key)
     first, second = key["systems"]

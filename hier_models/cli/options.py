@@ -83,20 +83,28 @@ def _options(
     state.debug = debug
 
 
-class InputsFirst(TyperCommand):
+class OptionsKnown(TyperCommand):
+    """A command of which `given` tells the options that the user gave."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the arguments, and keep the options as the user writes them, for messages."""
+        rest: list[str] = super().parse_args(ctx, args)
+        state.given = {
+            str(each.name): each.opts[0]
+            for each in self.params
+            if ctx.get_parameter_source(str(each.name)).name != "DEFAULT"
+        }
+        return rest
+
+
+class InputsFirst(OptionsKnown):
     """A command whose inputs stand first and whose model is an option; it tells who gives the model first."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the arguments; too many of them are looked at before they are refused."""
         words = list(args)
         ctx.allow_extra_args = True
-        rest: list[str] = super().parse_args(ctx, args)
-        # As the user writes them, for messages.
-        state.given = {
-            str(each.name): each.opts[0]
-            for each in self.params
-            if ctx.get_parameter_source(str(each.name)).name != "DEFAULT"
-        }
+        rest = super().parse_args(ctx, args)
         given = next(ctx.params[each.name] for each in self.params if each.param_type_name == "argument")
         inputs = [str(each) for each in [*(given if isinstance(given, list | tuple) else [given]), *rest] if each]
         if inputs and "model" not in state.given:

@@ -77,7 +77,7 @@ def have_references(given: Mapping[str, list[dict[str, Any]]]) -> bool:
 def read_rows(file: Path) -> list[dict[str, Any]]:
     """Read what `evaluate --predictions` or `summarize --output` wrote."""
     rows: list[dict[str, Any]] = []
-    with mistakes(f"--predictions: {file} is no text", UnicodeDecodeError), file.open(encoding="utf-8") as stream:
+    with mistakes(f"--predictions: {file} is no text", UnicodeDecodeError), file.open(encoding="utf-8-sig") as stream:
         for number, line in enumerate(stream, start=1):
             if not line.strip():
                 continue
@@ -122,7 +122,7 @@ def match_summaries(what: str, rows: list[dict[str, Any]], documents: LoadedDocu
     total = len(documents.identifiers)
     known = {identifier: number for number, identifier in enumerate(documents.identifiers)}
     seen: Counter[str] = Counter()
-    named = [str(row.get("id") or "") for row in rows]
+    named = ["" if row.get("id") is None else str(row["id"]) for row in rows]  # an id may be 0
     # `evaluate` does not number documents of one name.
     named = [free if name and (free := free_name(name, seen)) in known else name for name in named]
     counted = [re.fullmatch(r".*:(\d+)", name, re.DOTALL) for name in named]
@@ -137,6 +137,10 @@ def match_summaries(what: str, rows: list[dict[str, Any]], documents: LoadedDocu
             places = list(range(total))  # lines that `summarize` set aside, and counted, are no longer there
     elif len(rows) in (total, len(documents)):
         places = list(range(len(rows)))
+        for number, (name, other) in enumerate(zip(named, documents.identifiers, strict=False)):
+            if name and known.get(name, None if documents.named else number) != number:
+                stands = f"stands in the place of {other!r}; give every summary its id"
+                raise MistakeError(f"{what}: summary {number + 1} is of {name!r}, but {stands}")
     else:
         has = f"{len(rows)} summaries, and {documents.data} has {total} documents"
         raise MistakeError(f"{what} has {has}; without ids, match both")

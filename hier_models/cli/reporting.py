@@ -6,6 +6,8 @@ from typing import Any
 
 
 ROUGE_NAMES = ("rouge1", "rouge2", "rougeL", "rougeLsum", "rougeSU4")
+# Scores of models, if they are asked for.
+MODEL_SCORES = {"bert_score": "BERTScore", "entailment": "entailed (NLI)"}
 
 
 def tokens_were(count: int) -> str:
@@ -19,11 +21,12 @@ def selected_rows_table(results: list[dict[str, Any]]) -> str:
 
     from ..experiments.tables import markdown
 
-    names = [*ROUGE_NAMES, *(name for name in ("perplexity",) if name in results[0])]
+    labels = {name: name for name in (*ROUGE_NAMES, "perplexity")} | MODEL_SCORES
+    names = {name: label for name, label in labels.items() if name in results[0]}
     rows = [
         {
             "rows a step": str(found["selected_rows"]),
-            **{name: f"{found[name]:.2f}" for name in names},
+            **{label: f"{found[name]:.2f}" for name, label in names.items()},
             "rows read": f"{found['encoded_rows'] / max(1, found['rows']):.1%}",
             "a document": f"{found['encoded_rows'] / found['documents']:.1f}",
             "seconds": f"{found['seconds'] / found['documents']:.3f}",
@@ -37,7 +40,7 @@ def rouge_table(results: dict[str, Any]) -> str:
     """Lay out scores, length and number of the summaries."""
     rows = [(name, f"{results[name]:.2f}") for name in ROUGE_NAMES]
     of_references = {"perplexity": "perplexity", "perplexity_of_another_source": "… with another source"}
-    of_references |= {"bert_score": "BERTScore", "entailment": "entailed (NLI)"}
+    of_references |= MODEL_SCORES
     rows += [(what, f"{results[name]:.2f}") for name, what in of_references.items() if name in results]
     from ..metrics.reference_free import reference_free_rows
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import os
 import random
@@ -119,7 +120,7 @@ def save_blind_pairs(
     if (folder / KEY_FILE).exists():
         raise FileExistsError(f"{folder / KEY_FILE} is there already, for the votes on its page; give another folder")
     first, second = summaries
-    differ = [place for place in range(len(documents)) if summaries[first][place] != summaries[second][place]]
+    differ = differing(*summaries.values())
     if not differ:
         raise ValueError(f"summaries: those of {first} and {second} are all the same; there is nothing to judge")
     chosen = chance.sample(differ, min(number, len(differ)))
@@ -142,6 +143,19 @@ def save_blind_pairs(
     return key
 
 
+def differing(first: Sequence[str], second: Sequence[str]) -> list[int]:
+    """Tell which pairs of summaries have something to judge.
+
+    Args:
+        first: The summaries of one system.
+        second: Those of the other.
+
+    Returns:
+        The places of those that differ in more than white space.
+    """
+    return [place for place, both in enumerate(zip(first, second, strict=True)) if both[0].split() != both[1].split()]
+
+
 def read_votes(path: str | os.PathLike[str], key: Mapping[str, Any]) -> list[Vote]:
     """Read votes that the page saved, or that were written by hand.
 
@@ -153,26 +167,28 @@ def read_votes(path: str | os.PathLike[str], key: Mapping[str, Any]) -> list[Vot
         The votes; rows without one are left out.
 
     Raises:
-        ValueError: If the file is no CSV file with these columns, or a row has a pair or an aspect that the key does
-            not have, or another vote.
+        ValueError: If the file is no CSV file in UTF-8 with these columns, or a row has a pair or an aspect that the
+            key does not have, or another vote.
     """
     votes = []
-    with Path(path).open(encoding="utf-8-sig", newline="") as stream:
-        reader = csv.DictReader(stream)
-        if missing := [column for column in COLUMNS if column not in (reader.fieldnames or [])]:
-            raise ValueError(f"{path} has no column {', '.join(missing)}; it needs {', '.join(COLUMNS)}")
-        for row in reader:
-            vote = Vote(*((row[column] or "").strip() for column in COLUMNS))
-            if not vote.choice:
-                continue
-            where = f"{path}:{reader.line_num}"
-            if vote.pair not in key["pairs"]:
-                raise ValueError(f"{where}: there is no pair {vote.pair!r} in the key; is it that of another page?")
-            if vote.aspect not in key["aspects"]:
-                raise ValueError(f"{where}: aspect {vote.aspect!r} is none of {', '.join(key['aspects'])}")
-            if vote.choice not in CHOICES:
-                raise ValueError(f"{where}: vote {vote.choice!r} is none of {', '.join(CHOICES)}")
-            votes.append(vote)
+    try:
+        rows = csv.DictReader(io.StringIO(Path(path).read_bytes().decode("utf-8-sig"), newline=""))
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not in UTF-8; save it again, as CSV in UTF-8") from error
+    if missing := [column for column in COLUMNS if column not in (rows.fieldnames or [])]:
+        raise ValueError(f"{path} has no column {', '.join(missing)}; it needs {', '.join(COLUMNS)}")
+    for row in rows:
+        vote = Vote(*((row[column] or "").strip() for column in COLUMNS))
+        if not vote.choice:
+            continue
+        where = f"{path}:{rows.line_num}"
+        if vote.pair not in key["pairs"]:
+            raise ValueError(f"{where}: there is no pair {vote.pair!r} in the key; is it that of another page?")
+        if vote.aspect not in key["aspects"]:
+            raise ValueError(f"{where}: aspect {vote.aspect!r} is none of {', '.join(key['aspects'])}")
+        if vote.choice not in CHOICES:
+            raise ValueError(f"{where}: vote {vote.choice!r} is none of {', '.join(CHOICES)}")
+        votes.append(vote)
     return votes
 
 

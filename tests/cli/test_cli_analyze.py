@@ -13,6 +13,7 @@ from transformers import BartConfig, BartForConditionalGeneration, PreTrainedTok
 
 from hier_models import checkpoints
 from hier_models.cli.jobs import alone
+from hier_models.cli.predictions import load_test_set, match_summaries, read_rows
 from hier_models.inspection import CopyingReport
 from tests import forks
 from tests.cli.commands import jsonl, mistake, run, save_judge, write_jsonl
@@ -307,6 +308,8 @@ def test_documents_and_predictions_that_do_not_match(data):
     refused([{"summary": "x"}] * 3, "has 3 summaries, and data.jsonl has 4 documents")
     others = [{"summary": row["summary"], "reference": SUMMARIES[number - 1]} for number, row in enumerate(rows)]
     refused(others, "summary 1 is of another document than 'd0': their references differ")
+    some = [rows[1], {"summary": rows[0]["summary"]}, *rows[2:]]
+    refused(some, "summary 1 is of 'd1', but stands in the place of 'd0'; give every summary its id")
     # Under its name a document is known: `evaluate --digits` writes other references.
     write_jsonl("digits.jsonl", [row | {"reference": "# men"} for row in rows])
     run("analyze", data, "-p", "digits.jsonl", "-o", "other")
@@ -317,6 +320,18 @@ def test_documents_and_predictions_that_do_not_match(data):
     Path("empty.jsonl").write_text("")
     mistake("analyze", "empty.jsonl", "-p", "a.jsonl", "-o", "report", says="no records in empty.jsonl")
     assert not Path("report").exists()
+
+
+def test_an_id_may_be_0(data):
+    made = jsonl(Path(predictions()).read_text())
+    rows = [row | {"id": number} for number, row in enumerate(jsonl(Path(data).read_text()))]
+    write_jsonl("numbered.jsonl", rows)
+    backwards = [{"id": number, "summary": made[number]["summary"]} for number in (3, 2, 1, 0)]
+    # The mark that some editors begin a file with is no part of it.
+    Path("byte_order.jsonl").write_text("".join(json.dumps(row) + "\n" for row in backwards), encoding="utf-8-sig")
+    documents = load_test_set("numbered.jsonl", None, None, "", None)
+    found = match_summaries("", read_rows(Path("byte_order.jsonl")), documents)
+    assert found == [row["summary"] for row in made]
 
 
 def test_empty_summaries_are_no_error(checkpoint, data):

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from hier_models import CoarseToFineLstmProcessor
+from hier_models.cli.reporting import ROUGE_NAMES, selected_rows_table
 from hier_models.inspection import row_entropy
 from tests.cli.commands import run, write_jsonl
 from tests.conftest import DOCUMENTS, SUMMARIES
@@ -112,6 +113,14 @@ def test_evaluate_with_several_numbers_of_rows(coarse_model: Any) -> None:
         alone = json.loads(Path("alone.json").read_text(encoding="utf-8"))
         for name in ("rouge1", "rougeSU4", "perplexity", "gen_len"):
             assert found[name] == pytest.approx(alone[name]), name
+
+
+def test_scores_of_models_are_shown_for_each_number_of_rows() -> None:
+    costs = {"encoded_rows": 2, "rows": 3, "documents": 1, "seconds": 1.0}
+    scores = dict.fromkeys(ROUGE_NAMES, 1.0) | {"bert_score": 77.0, "entailment": 33.0}
+    header, _, row = selected_rows_table([{"selected_rows": 1, **scores, **costs}]).splitlines()
+    found = dict(zip(map(str.strip, header.split("|")), map(str.strip, row.split("|")), strict=True))
+    assert (found["BERTScore"], found["entailed (NLI)"]) == ("77.00", "33.00")
 
 
 def test_other_models_have_no_rows_to_select(checkpoint: str) -> None:

@@ -133,6 +133,20 @@ def test_votes_that_are_none(tmp_path, text, says):
         read_votes(file, key)
 
 
+@pytest.mark.parametrize("encoding", ["cp1252", "utf-16"])
+def test_votes_in_another_encoding(tmp_path, encoding):
+    file = tmp_path / "votes.csv"
+    file.write_text("judge,pair,aspect,vote\nÄnne,PAIR,fluency,A\n", encoding=encoding)
+    with pytest.raises(ValueError, match=r"votes\.csv is not in UTF-8; save it again"):
+        read_votes(file, {})
+
+
+def test_white_space_is_nothing_to_judge(tmp_path):
+    summaries = {"hat": ["Bees dance.", "Rain fell. "], "bart": ["Bees  dance.\n", "Rain falls."]}
+    key = save_blind_pairs(tmp_path, ["Bees.", "Rain."], summaries)
+    assert [pair["id"] for pair in key["pairs"].values()] == ["2"]
+
+
 def test_the_command(workplace):
     data = write_jsonl("data.jsonl", [{"id": f"d{n}", "text": text} for n, text in enumerate(DOCUMENTS)])
     files = [
@@ -155,6 +169,15 @@ def test_the_command(workplace):
     mistake("judge", ".", "--votes", "votes.csv", says="has no key.json")
     mistake("judge", data, "-p", files[0], "-p", files[1], "-o", "judging", says="is there already")
     mistake("judge", "judging", "--votes", "votes.csv", "-o", "other", says="leave out")
+    more = ["--aspect", "fluency", "--documents", 3]
+    mistake("judge", "judging", "--votes", "votes.csv", *more, says="leave out --aspect, --documents")
+    Path("judging/key.json").write_text("{")
+    mistake("judge", "judging", "--votes", "votes.csv", says="judging/key.json is damaged")
+    Path("texts").mkdir()
+    Path("texts/a.txt").write_text("Bees dance.")
+    both = ["-p", files[0], "-p", files[1]]
+    mistake("judge", "texts", *both, "-o", "texts/judging", says="lies in the folder of the data")
+    assert not Path("texts/judging").exists()
 
 
 @pytest.mark.slow
