@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import datasets
 import sacrebleu
 
-from .base import TEXT, NumbersMetric
+from .base import TEXT, NumbersMetric, version_of
 
 
 # ROUGE-L's weight of recall in the scripts of MS MARCO and DuReader.
@@ -108,6 +108,8 @@ class AnswerOverlap(NumbersMetric):
             unit: What is compared: "words" (small letters, marks apart) or "characters" (for Chinese).
 
         Returns:
-            bleu1, bleu4 and rougeL.
+            bleu1, bleu4 and rougeL. `settings` are then the unit, the weight of recall and sacrebleu's version.
         """
-        return score_answers(predictions, references, unit)
+        scores = score_answers(predictions, references, unit)
+        self._settings = {"unit": unit, "beta": BETA, "sacrebleu": version_of("sacrebleu")}
+        return scores

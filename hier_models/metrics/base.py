@@ -14,11 +14,6 @@ import sacrebleu
 ROUGE_PAPER = "Chin-Yew Lin (2004): ROUGE. https://aclanthology.org/W04-1013"
 
 TEXT = datasets.Value("string", id="sequence")
-# Texts with one or several references each; evaluate takes the first that fits the data.
-TEXTS = [
-    datasets.Features({"predictions": TEXT, "references": datasets.Sequence(TEXT, id="references")}),
-    datasets.Features({"predictions": TEXT, "references": TEXT}),
-]
 
 
 class NumbersMetric(evaluate.Metric, ABC):  # type: ignore[misc]  # evaluate is untyped
@@ -38,6 +33,12 @@ class NumbersMetric(evaluate.Metric, ABC):  # type: ignore[misc]  # evaluate is 
         super().__init__(config_name, keep_in_memory, **kwargs)
         self._settings: dict[str, Any] = {}
 
+    def compute(self, *, predictions: Any = None, references: Any = None, **kwargs: Any) -> Any:
+        """Score what is given, and what was added before."""
+        if predictions is not None and not len(predictions) and self.writer is None:
+            raise ValueError("`predictions` are empty: there is nothing to score; give at least one")
+        return super().compute(predictions=predictions, references=references, **kwargs)
+
     @property
     def settings(self) -> dict[str, Any]:
         """Everything that moved the numbers of the last `compute`; empty before it."""
@@ -51,10 +52,31 @@ class NumbersMetric(evaluate.Metric, ABC):  # type: ignore[misc]  # evaluate is 
     def _compute(self, **kwargs: Any) -> dict[str, Any]: ...
 
 
-def with_targets(predictions: Sequence[str], references: Sequence[Any]) -> Iterator[tuple[str, list[str]]]:
+class TextsMetric(NumbersMetric, ABC):
+    """A metric of texts with one or several references each: all of them lists, or evaluate goes by the first."""
+
+    FEATURES = datasets.Features({"predictions": TEXT, "references": datasets.Sequence(TEXT, id="references")})
+
+    def add(self, *, prediction: Any = None, reference: Any = None, **kwargs: Any) -> None:
+        """Add one text."""
+        super().add(prediction=prediction, reference=_targets(0, reference), **kwargs)
+
+    def add_batch(self, *, predictions: Any = None, references: Any = None, **kwargs: Any) -> None:
+        """Add several texts."""
+        references = [_targets(number, reference) for number, reference in enumerate(references)]
+        super().add_batch(predictions=predictions, references=references, **kwargs)
+
+
+def _targets(number: int, reference: Any) -> list[Any]:
+    targets = [reference] if reference is None or isinstance(reference, str) else list(reference)
+    if None in targets:
+        raise ValueError(f"references: number {number} is None; every prediction needs a reference")
+    return targets
+
+
+def with_targets(predictions: Sequence[str], references: Sequence[list[str]]) -> Iterator[tuple[str, list[str]]]:
     """Each prediction with its references, of which there is at least one."""
-    for number, (prediction, reference) in enumerate(zip(predictions, references, strict=True)):
-        targets = [reference] if isinstance(reference, str) else list(reference)
+    for number, (prediction, targets) in enumerate(zip(predictions, references, strict=True)):
         if not targets:
             raise ValueError(f"references: number {number} is an empty list; every prediction needs a reference")
         yield prediction, targets

@@ -5,14 +5,14 @@ from typing import Any
 
 import sacrebleu
 
-from .base import TEXTS, NumbersMetric, check_smoothing
+from .base import TextsMetric, check_smoothing
 
 
 # sacrebleu's tokenizers that come with it; the others fetch a model when they are first used.
 TOKENIZERS = ("13a", "intl", "zh", "char", "none", "ja-mecab", "ko-mecab")
 
 
-class Bleu(NumbersMetric):
+class Bleu(TextsMetric):
     """BLEU of sacrebleu, in percent, over all texts together; over whole documents it is d-BLEU.
 
     BLEU counts how many n-grams (1 to 4) of a translation are in its reference, with a penalty for translations that
@@ -25,12 +25,11 @@ class Bleu(NumbersMetric):
     """
 
     PAPER = "Matt Post (2018): A Call for Clarity in Reporting BLEU Scores. https://aclanthology.org/W18-6319"
-    FEATURES = TEXTS
 
     def _compute(  # type: ignore[override]
         self,
         predictions: Sequence[str],
-        references: Sequence[str] | Sequence[Sequence[str]],
+        references: Sequence[list[str]],
         tokenize: str = "13a",
         lowercase: bool = False,
         smooth_method: str = "exp",
@@ -54,13 +53,12 @@ class Bleu(NumbersMetric):
         check_smoothing(smooth_method)
         options: dict[str, Any] = {"smooth_method": smooth_method, "smooth_value": smooth_value}
         bleu = bleu_with(tokenize, lowercase=lowercase, **options)
-        targets = [[reference] if isinstance(reference, str) else list(reference) for reference in references]
-        numbers = sorted({len(several) for several in targets})
+        numbers = sorted({len(several) for several in references})
         if len(numbers) > 1 or numbers[0] == 0:
             raise ValueError(f"references: every prediction needs as many references, at least one; got {numbers}")
         score = bleu.corpus_score(
             [_line(text) for text in predictions],
-            [[_line(text) for text in column] for column in zip(*targets, strict=True)],
+            [[_line(text) for text in column] for column in zip(*references, strict=True)],
         )
         self._settings = {"signature": str(bleu.get_signature())}
         names = ("precisions", "counts", "totals", "bp", "sys_len", "ref_len")

@@ -234,13 +234,21 @@ def paired_bootstrap(
 
     def difference(weights: Array) -> Array:
         of_models = [np.mean([found.scores(weights) for found in model], axis=0) for model in chosen]
-        return np.asarray(of_models[0] - of_models[1])
+        with np.errstate(invalid="ignore"):  # of two that are infinite
+            return np.asarray(of_models[0] - of_models[1])
 
     found = np.concatenate([difference(weights) for weights in _samples(len(documents), draws, seed)])
     tail = 100 * (1 - CONFIDENCE) / 2
-    kept = found[np.isfinite(found)]  # a sample can be without anything that a metric counts
-    low, high = np.percentile(kept, (tail, 100 - tail)) if len(kept) else (float("nan"), float("nan"))
-    return Difference(float(difference(np.ones((1, len(documents))))[0]), float(low), float(high), len(documents))
+    kept = found[~np.isnan(found)]  # a sample can be without anything that a metric counts
+    low = high = float("nan")
+    if len(kept):
+        # Nothing lies between infinite scores, which are those of a model that diverged.
+        methods: Any = ("linear", "linear") if np.isfinite(kept).all() else ("lower", "higher")
+        low, high = (
+            float(np.percentile(kept, share, method=method))
+            for share, method in zip((tail, 100 - tail), methods, strict=True)
+        )
+    return Difference(float(difference(np.ones((1, len(documents))))[0]), low, high, len(documents))
 
 
 def _samples(documents: int, draws: int, seed: int) -> Iterator[Array]:

@@ -164,7 +164,7 @@ def entailment_label(id2label: dict[int, str], model: str) -> int:
     found = [
         number
         for number, label in id2label.items()
-        if "entail" in label.lower() and not label.lower().startswith(("not", "non", "no_", "no-"))
+        if "entail" in label.lower() and not label.lower().startswith(("not", "non", "no ", "no_", "no-"))
     ]
     if len(found) != 1:
         raise ValueError(

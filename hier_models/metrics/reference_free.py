@@ -9,7 +9,10 @@ from ..inspection.copying import WORD, words_of
 
 ORDERS = (1, 2, 3, 4)  # of the novel n-grams
 _END = re.compile(r"[.!?。！？।][\"'”’)\]»」』]*$")
-_BEGIN = re.compile(r"(?:^|[.!?…:][\"'”’“)\]»」』]*\s+|\n\s*)[\"'“‘„«「(\[]*$")  # noqa: RUF001
+# Where a sentence begins, perhaps as an item of a list.
+_BEGIN = re.compile(
+    r"(?:^\s*|[.!?…:][\"'”’“)\]»」』]*\s+|\n\s*)(?:[-–—*•·]\s+|\d+[.)]\s+)?[\"'“‘„«「(\[]*$"  # noqa: RUF001
+)
 
 
 @dataclass(frozen=True)
@@ -150,7 +153,7 @@ def _names_and_numbers(text: str) -> list[str]:
     """Words with a digit, and words with a capital that do not begin a sentence."""
     found = []
     for word, match in zip(words_of(text), WORD.finditer(text), strict=True):
-        begins = match.start() == 0 or _BEGIN.search(text[max(0, match.start() - 8) : match.start()])
+        begins = _BEGIN.search(text, max(0, match.start() - 16), match.start())
         if any(map(str.isdigit, match[0])) or (match[0][0].isupper() and not begins):
             found.append(word)
     return found

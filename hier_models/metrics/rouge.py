@@ -5,9 +5,10 @@ from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
+from nltk.stem.porter import PorterStemmer  # comes with rouge-score, which stems with it too
 from rouge_score import rouge_scorer
 
-from .base import ROUGE_PAPER, TEXTS, NumbersMetric, function_name, version_of, with_targets
+from .base import ROUGE_PAPER, TextsMetric, function_name, version_of, with_targets
 
 
 ROUGE_TYPES = ("rouge1", "rouge2", "rougeL", "rougeLsum")
@@ -40,7 +41,13 @@ def _splitter(sentence_splitter: str | Splitter) -> tuple[Splitter, str]:
     raise ValueError(f"sentence_splitter must be 'newline', 'punkt' or a function, got {sentence_splitter!r}")
 
 
-class Rouge(NumbersMetric):
+def _stemmed(tokenizer: Splitter) -> Splitter:
+    """A user's tokenizer with stems, which rouge-score makes of its own tokenizer's words alone."""
+    stem = functools.partial(PorterStemmer().stem, to_lowercase=False)
+    return lambda text: [stem(word) if len(word) > 3 else word for word in tokenizer(text)]
+
+
+class Rouge(TextsMetric):
     """ROUGE-1, -2, -L and -Lsum, the numbers of the rouge-score package: F1 between 0 and 1, averaged over documents.
 
     It counts how many n-grams (rouge1, rouge2) or how long a common subsequence (rougeL over the whole text, rougeLsum
@@ -49,12 +56,11 @@ class Rouge(NumbersMetric):
     """
 
     PAPER = ROUGE_PAPER
-    FEATURES = TEXTS
 
     def _compute(  # type: ignore[override]
         self,
         predictions: Sequence[str],
-        references: Sequence[str] | Sequence[Sequence[str]],
+        references: Sequence[list[str]],
         rouge_types: Sequence[str] | None = None,
         use_aggregator: bool = True,
         use_stemmer: bool = False,
@@ -79,9 +85,13 @@ class Rouge(NumbersMetric):
             A value for every ROUGE type. `settings` are then the versions, stemmer, splitter, tokenizer and
             aggregation.
         """
+        if isinstance(rouge_types, str):
+            raise ValueError(f"`rouge_types` must be a list of names, such as [{rouge_types!r}], got {rouge_types!r}")
         types = list(rouge_types or ROUGE_TYPES)
         split, splitter_name = _splitter(sentence_splitter)
-        words = None if tokenizer is None else SimpleNamespace(tokenize=tokenizer)  # as rouge-score wants it
+        words = None  # as rouge-score wants them
+        if tokenizer is not None:
+            words = SimpleNamespace(tokenize=_stemmed(tokenizer) if use_stemmer else tokenizer)
         scorers = {name: rouge_scorer.RougeScorer([name], use_stemmer=use_stemmer, tokenizer=words) for name in types}
         values: dict[str, list[float]] = {name: [] for name in types}
         for prediction, targets in with_targets(predictions, references):

@@ -1,11 +1,12 @@
 """ROUGE-SU4: skip-bigrams and single words, the numbers of ROUGE-1.5.5, with every setting that moves them stated."""
 
+import functools
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .base import ROUGE_PAPER, TEXTS, NumbersMetric, function_name, version_of, with_targets
+from .base import ROUGE_PAPER, TextsMetric, function_name, version_of, with_targets
 
 
 _WORD = re.compile(r"[A-Za-z0-9]+")
@@ -14,7 +15,7 @@ Words = Callable[[str], list[str]]
 Units = Counter[tuple[str, ...]]
 
 
-class RougeSu(NumbersMetric):
+class RougeSu(TextsMetric):
     """ROUGE-SU4: the numbers of the Perl script ROUGE-1.5.5 with the options -2 4 -u, averaged over the documents.
 
     It counts which pairs of words, in their order and with at most four others between them, and which single words a
@@ -26,12 +27,11 @@ class RougeSu(NumbersMetric):
     """
 
     PAPER = ROUGE_PAPER
-    FEATURES = TEXTS
 
     def _compute(  # type: ignore[override]
         self,
         predictions: Sequence[str],
-        references: Sequence[str] | Sequence[Sequence[str]],
+        references: Sequence[list[str]],
         skip_distance: int | None = 4,
         several_references: str = "average",
         use_aggregator: bool = True,
@@ -91,7 +91,7 @@ def _words(tokenizer: Words | None, use_stemmer: bool) -> Words:
         return plain
     from nltk.stem.porter import PorterStemmer  # comes with rouge-score, which stems with it too
 
-    stem = PorterStemmer(PorterStemmer.MARTIN_EXTENSIONS).stem
+    stem = functools.partial(PorterStemmer(PorterStemmer.MARTIN_EXTENSIONS).stem, to_lowercase=False)
     return lambda text: [stem(word) if len(word) > 3 else word for word in plain(text)]
 
 

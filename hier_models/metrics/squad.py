@@ -1,5 +1,7 @@
 """Exact match and F1 of extracted answers, with questions that have none, as SQuAD 2.0 defines them."""
 
+import itertools
+import math
 import re
 import string
 from collections import Counter
@@ -79,7 +81,8 @@ class Squad(NumbersMetric):
             exact, f1 and total; HasAns_exact, HasAns_f1, HasAns_total over the questions with an answer and
             NoAns_exact, NoAns_f1, NoAns_total over the others, where there are any; and with no_answer_probability
             also best_exact, best_exact_thresh, best_f1, best_f1_thresh: the best scores that any threshold could give
-            on these very questions, which is a bound and no result.
+            on these very questions, which is a bound and no result. `settings` is then the threshold, None where it
+            decided nothing.
         """
         predicted = {item["id"]: item for item in predictions}
         golds = {item["id"]: item["answers"]["text"] for item in references}
@@ -108,6 +111,7 @@ class Squad(NumbersMetric):
                 name: {key: float(not golds[key]) if key in silent else value for key, value in values.items()}
                 for name, values in raw.items()
             }
+        self._settings = {"no_answer_threshold": no_answer_threshold if have else None}
         result = _means(decided, list(golds))
         for prefix, answered in (("HasAns", True), ("NoAns", False)):
             if keys := [key for key in golds if bool(golds[key]) is answered]:
@@ -147,12 +151,13 @@ def _best_threshold(
     golds: Mapping[str, Sequence[str]],
     beliefs: Mapping[str, float],
 ) -> dict[str, float]:
-    """The threshold that would have been best: start with no answer to anything, let in one prediction at a time."""
+    """The threshold that would have been best: start with no answer to anything, let in one belief at a time."""
     current = best = float(sum(not gold for gold in golds.values()))
-    threshold = 0.0
-    for key in sorted(beliefs, key=lambda key: beliefs[key]):
+    ordered = sorted(beliefs, key=lambda key: beliefs[key])
+    threshold = min(0.0, math.nextafter(beliefs[ordered[0]], -math.inf))  # 0, or below all beliefs
+    for belief, keys in itertools.groupby(ordered, key=lambda key: beliefs[key]):  # equal ones are let in together
         # An empty prediction of a question without an answer stays right.
-        current += scores[key] if golds[key] else (-1.0 if texts[key] else 0.0)
+        current += sum(scores[key] if golds[key] else (-1.0 if texts[key] else 0.0) for key in keys)
         if current > best:
-            best, threshold = current, beliefs[key]
+            best, threshold = current, belief
     return {f"best_{name}": 100 * best / len(scores), f"best_{name}_thresh": threshold}

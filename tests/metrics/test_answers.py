@@ -1,5 +1,7 @@
 """BLEU and ROUGE-L of answers."""
 
+from importlib.metadata import version
+
 import pytest
 
 from hier_models.metrics import AnswerOverlap
@@ -41,7 +43,9 @@ def test_bleu_by_hand():
 
 def test_as_a_metric_of_evaluate():
     answers, references = ["四 点", "a b"], [["四点", "五点"], ["a b"]]
-    got = AnswerOverlap().compute(predictions=answers, references=references, unit="characters")
+    metric = AnswerOverlap()
+    got = metric.compute(predictions=answers, references=references, unit="characters")
+    assert metric.settings == {"unit": "characters", "beta": 1.2, "sacrebleu": version("sacrebleu")}
     assert got == score_answers(answers, references, "characters")
     assert got["rougeL"] == pytest.approx(100)
 

@@ -105,6 +105,21 @@ def test_the_interval_of_perplexity_is_that_of_a_slow_reference():
     assert (found.low, found.high) == pytest.approx(slow_bootstrap(*models, score, 80, 0), rel=1e-9)
 
 
+def test_a_model_that_diverged_is_not_excused():
+    def of(*values):
+        rows = np.array(values, dtype=float)
+        return [DocumentScores(["a", "b", "c"], {"perplexity": DocumentStatistics(rows, "perplexity")})]
+
+    diverged, sound = of((90000, 5), (3, 5), (0, 0)), of((10, 5), (5, 5), (0, 0))
+    found = paired_bootstrap(diverged, sound, "perplexity", draws=200)
+    assert (found.value, found.high) == (math.inf, math.inf)
+    assert found.low == pytest.approx(math.exp(3 / 5) - math.e)  # of draws without the first
+    found = paired_bootstrap(sound, diverged, "perplexity", draws=200)
+    assert (found.low, found.high) == (-math.inf, pytest.approx(math.e - math.exp(3 / 5)))
+    none = paired_bootstrap(diverged, of((90000, 5), (90000, 5), (90000, 5)), "perplexity", draws=200)
+    assert math.isnan(none.value)
+
+
 def test_how_often_the_interval_holds_the_truth():
     """Differences of a known mean: of 200 intervals of 95 %, about 190 hold it."""
     generator = np.random.default_rng(0)

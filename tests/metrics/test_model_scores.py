@@ -152,7 +152,12 @@ def test_a_judge_needs_one_label_of_entailment(tokenizer, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("labels", "place"), [(("ENTAILMENT", "NOT_ENTAILMENT"), 0), (("non-entailment", "entailment"), 1)]
+    ("labels", "place"),
+    [
+        (("ENTAILMENT", "NOT_ENTAILMENT"), 0),
+        (("non-entailment", "entailment"), 1),
+        (("entailment", "no entailment"), 0),
+    ],
 )
 def test_labels_in_any_order(tokenizer, tmp_path, labels, place):
     torch.manual_seed(2)

@@ -96,10 +96,22 @@ def test_not_finished(text):
         "“The ferry sank.” She wept. “Help came.”",
         '"The ferry sank." It sank… Then it was gone.',
         "„Er kam.“ Sie ging.",
+        "  Help came.",
+        "- Help came.\n- Nobody sank.\n  • “Good.”",
+        "* Help came\n– Then it was gone",
     ],
 )
 def test_the_first_word_of_a_sentence_is_no_name(text):
     assert reference_free_counts(text, "").facts == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "facts"),
+    [("Help by Ann - Bob came", 2), ("He came           Ann", 1), ("1) Help came.\n2. So it went.", 2)],
+)
+def test_names_and_numbers(text, facts):
+    """Numbers of a list count, as all numbers do; the words after them begin sentences."""
+    assert reference_free_counts(text, "").facts == facts
 
 
 def test_chinese_characters_are_words():

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from rouge_score.rouge_scorer import RougeScorer
 
 import hier_models.metrics.rouge
-from hier_models.metrics import Rouge, RougeSu
+from hier_models.metrics import AnswerOverlap, Bleu, PoemBleu, Rouge, RougeSu, Squad
 from tests import forks
 from tests.conftest import DOCUMENTS, SUMMARIES
 
@@ -67,6 +67,38 @@ def test_punkt_keeps_newlines_and_abbreviations():
     ]
 
 
+def test_words_of_a_tokenizer_are_stemmed_too():
+    texts = {"predictions": ["Running dogs, бегущие Собаки"], "references": ["Run dog, бегущие Собаки"]}
+    settings = {"tokenizer": str.split, "use_stemmer": True}
+    assert Rouge().compute(**texts, **settings)["rouge1"] == pytest.approx(3 / 4)  # "dogs," has no stem "dog,"
+    assert RougeSu().compute(**texts, **settings, skip_distance=0)["rougeSU0"] == pytest.approx(3 / 6)
+    assert Rouge().compute(**texts, **settings | {"use_stemmer": False})["rouge1"] == pytest.approx(2 / 4)
+    cases = {"predictions": ["Собаки"], "references": ["собаки"]}
+    assert Rouge().compute(**cases, **settings)["rouge1"] == 0
+    assert RougeSu().compute(**cases, **settings)["rougeSU4"] == 0
+
+
+@pytest.mark.parametrize("metric", [Rouge, RougeSu, Bleu])
+def test_some_references_are_lists(metric):
+    lists = metric().compute(predictions=DOCUMENTS, references=[[summary] for summary in SUMMARIES])
+    for first in (True, False):
+        mixed = [[text] if (number == 0) is first else text for number, text in enumerate(SUMMARIES)]
+        assert metric().compute(predictions=DOCUMENTS, references=mixed) == lists
+        added = metric()
+        for prediction, reference in zip(DOCUMENTS, mixed, strict=True):
+            added.add(prediction=prediction, reference=reference)
+        assert added.compute() == lists
+    for missing in (None, [None]):
+        with pytest.raises(ValueError, match="references: number 1 is None"):
+            metric().compute(predictions=["a", "b"], references=["a", missing])
+
+
+@pytest.mark.parametrize("metric", [Rouge, RougeSu, Bleu, AnswerOverlap, PoemBleu, Squad])
+def test_nothing_to_score(metric):
+    with pytest.raises(ValueError, match="`predictions` are empty: there is nothing to score"):
+        metric().compute(predictions=[], references=[])
+
+
 def words_of_characters(text: str) -> list[str]:
     return list(text)
 
@@ -98,6 +130,8 @@ def test_settings_are_stated():
         "tokenizer": "test_rouge.words_of_characters",
         "aggregation": "F1 of each document",
     }
+    with pytest.raises(ValueError, match=r"`rouge_types` must be a list of names, such as \['rouge1'\]"):
+        metric.compute(predictions=["a"], references=["a"], rouge_types="rouge1")
     for word in ("newline", "punkt", "use_stemmer"):
         assert word in Rouge().inputs_description
     with pytest.raises(ValueError, match="sentence_splitter must be 'newline', 'punkt' or a function, got 'nltk'"):

@@ -147,6 +147,37 @@ def test_silence_is_best_where_nothing_is_gained_by_answers():
     assert (result["best_f1"], result["best_f1_thresh"]) == (50, 0.0)
 
 
+@pytest.mark.parametrize(
+    "beliefs", [(0.5, 0.5, 0.5, 0.9), (5.0, -3.0, -2.0, -1.0), (0.0, 0.0, 1.0, 1.0), (0.0, 0.2, 0.4, 0.6)]
+)
+def test_the_best_is_that_of_a_threshold(beliefs):
+    """Whatever the order, and no other threshold gives more."""
+    texts, golds = ("x", "y", "z", "v w"), (["x"], [], ["u"], ["v"])
+    rows = [
+        (prediction(key, text, belief), reference(key, *several))
+        for key, text, belief, several in zip("abcd", texts, beliefs, golds, strict=True)
+    ]
+
+    def scored(rows, threshold=1.0):
+        predictions, references = map(list, zip(*rows, strict=True))
+        return Squad().compute(predictions=predictions, references=references, no_answer_threshold=threshold)
+
+    best = scored(rows)
+    assert scored(rows[::-1]) == best
+    for name in ("exact", "f1"):
+        assert best[f"best_{name}"] == max(scored(rows, threshold)[name] for threshold in (-9.0, *beliefs))
+        assert scored(rows, best[f"best_{name}_thresh"])[name] == best[f"best_{name}"]
+
+
+def test_settings_are_what_moved_the_numbers():
+    metric = Squad()
+    for belief, threshold in ((0.5, 0.2), (None, None)):
+        metric.compute(
+            predictions=[prediction("a", "x", belief)], references=[reference("a", "x")], no_answer_threshold=0.2
+        )
+        assert metric.settings == {"no_answer_threshold": threshold}
+
+
 def test_batches_can_be_added():
     rows = [("a", "x", ["x"]), ("b", "y", []), ("c", "u v", ["v"])]
     metric = Squad()
