@@ -101,7 +101,7 @@ def parts(config: Any) -> dict[str, SwitchOff]:
     return found
 
 
-def read(data: DataArguments, task: str, processor: Any, config: Any) -> Dataset:
+def read(data: DataArguments, task: str, processor: Any, config: Any, **columns: str | None) -> Dataset:
     """Tokenize the documents to test on.
 
     Args:
@@ -109,25 +109,26 @@ def read(data: DataArguments, task: str, processor: Any, config: Any) -> Dataset
         task: Of the recipe, summarization or translation.
         processor: The model's processor, or its tokenizer.
         config: The model's configuration, which remembers how it was trained to read.
+        columns: Of documents to translate: source_column and target_column of the recipe.
 
     Returns:
         A row for each document, or for each chunk of a document to translate.
     """
     lengths: dict[str, Any] = {name: getattr(data, name) for name in ("max_source_length", "max_target_length")}
+    name, split = data.source_of("test")
+    source = data.loading(str(name), split)
     if task == "summarization":
         importance: Any = data.importance
         if data.importance_tagger is not None:
             importance = load_importance_tagger(data.importance_tagger, batch_size=8)
-        source, split = data.source_of("test")
-        columns = {name: getattr(data, name) for name in READING} | {"query_column": data.query_column or ""}
-        part = at_most(load_documents(**data.loading(str(source), split), **columns), data.max_test_documents)
+        reading = {name: getattr(data, name) for name in READING} | {"query_column": data.query_column or ""}
+        part = at_most(load_documents(**source, **reading), data.max_test_documents)
         # As the task reads them, or the perplexity would be of other documents than those of the test.
         remembered = task_params(config, "summarization").get("long_documents", "cut")
         lengths |= {"long_documents": data.long_documents or remembered, "prefix": prefix_of(config, "summarization")}
         return tokenize_documents(part, processor, importance=importance, **lengths)
-    documents = load_parallel(str(data.test))
-    number = min(data.max_test_documents or len(documents), len(documents))
-    chunks = chunk_parallel(documents.select(range(number)), processor, **lengths)
+    documents = at_most(load_parallel(**source, **columns), data.max_test_documents)
+    chunks = chunk_parallel(documents, processor, **lengths)
     return chunks.remove_columns([DOCUMENT, SENTENCES])
 
 
@@ -144,7 +145,9 @@ def main(
         data = DataArguments(**{**recipe["data"], **fewer})
         processor = AutoProcessor.from_pretrained(folder)
         whole = AutoModelForSeq2SeqLM.from_pretrained(folder)
-        rows = read(data, recipe["run"]["task"], processor, whole.config)
+        options = recipe.get(recipe["run"]["task"]) or {}
+        columns = {name: options.get(name) for name in ("source_column", "target_column")}
+        rows = read(data, recipe["run"]["task"], processor, whole.config, **columns)
         cells = [f"{_perplexity(whole, processor, rows):.2f}"]
         for name, switch_off in parts(whole.config).items():
             model = AutoModelForSeq2SeqLM.from_pretrained(folder)

@@ -16,6 +16,8 @@ from .tables import fill_in
 
 # How far up the documents are, in the order of their scores.
 QUANTILES = (0.25, 0.5, 0.75)
+# What a variant wrote, and never what it was given, even where all of them wrote the same.
+WRITTEN = ("summary", "translation", "written", "prediction", "score")
 
 
 def choose_documents(scores: Mapping[str, DocumentScores], metric: str) -> list[tuple[str, dict[str, float]]]:
@@ -43,7 +45,11 @@ def write_examples(
     for key, of_variants in choose_documents(scores, metric):
         texts = {name: rows[name][key] for name in scores}
         first = next(iter(texts.values()))
-        given = {name: value for name, value in first.items() if all(row.get(name) == value for row in texts.values())}
+        given = {
+            name: value
+            for name, value in first.items()
+            if name not in WRITTEN and all(row.get(name) == value for row in texts.values())
+        }
         own = {name: {key: value for key, value in row.items() if key not in given} for name, row in texts.items()}
         given.pop("id", None)
         documents.append({"title": first.get("id", key), "given": given, "written": own, "scores": of_variants})

@@ -288,8 +288,12 @@ def draw_curves(path: Path, title: str, curves: Mapping[str, Mapping[int, Mappin
     several = any(len(of_seeds) > 1 for of_seeds in curves.values())
     for axes, part in zip(figure.subplots(1, 2), ("train", "validation"), strict=True):
         for number, (name, of_seeds) in enumerate(curves.items()):
-            of_steps = {seed: pd.Series(curve[part], dtype=float) for seed, curve in of_seeds.items()}
-            losses = pd.DataFrame(of_steps).dropna().sort_index()  # a row for each step, a column for each seed
+            of_steps = [pd.Series(curve[part], dtype=float) for curve in of_seeds.values()]
+            if not of_steps:
+                continue
+            # A row for each step that all seeds have, a column for each seed; one that diverged hides no other.
+            losses = pd.concat(of_steps, axis=1, join="inner").replace([math.inf, -math.inf], math.nan)
+            losses = losses.dropna(how="all").sort_index()
             if losses.empty:
                 continue
             seeds = losses.shape[1]

@@ -505,6 +505,30 @@ def test_learning_curves(tmp_path, monkeypatch):
     assert lines == [([[2], [3.0]], "a (2 seeds)"), ([[1], [5.0]], "b"), ([[1], [6.0]], "b")]
 
 
+def test_a_seed_that_diverged_hides_no_curve_of_others(tmp_path, monkeypatch):
+    lines = []
+    monkeypatch.setattr(Axes, "plot", lambda self, *args, **kwargs: lines.append(list(args)))
+    curves = {
+        "a": {
+            1: {"train": {1: 3.0, 2: 2.0, 3: 1.0}, "validation": {3: math.inf}},
+            2: {"train": {1: 4.0, 2: math.nan, 3: math.nan}, "validation": {3: 5.0}},
+            3: {"train": {1: 2.0, 2: 1.0, 3: math.inf}, "validation": {3: 7.0}},
+        },
+        "b": {1: {"train": {1: math.nan}, "validation": {1: math.nan}}},
+    }
+    comparison_report.draw_curves(tmp_path / "curves.png", "Which?", curves)
+    assert lines == [[[1, 2, 3], [3.0, 1.5, 1.0]], [[3], [6.0]]]
+
+
+@pytest.mark.usefixtures("no_drawing")
+def test_a_report_without_a_finished_run_says_nothing_else(content, tmp_path):
+    settings = read_comparison(write(tmp_path / "a.yaml", content))
+    runs = {"encoder": {}, "decoder": {}}
+    found = comparison_report.write_report(tmp_path, settings, {}, runs, "the command", "none")
+    said = "0 of 4 runs are done (seeds 1, 2)."
+    assert found["table"] == f"# {settings.question}\n\n{said}\n\n    the command"
+
+
 def test_what_diverged_is_not_the_best_nor_hides_it(tmp_path):
     def variants(*means):
         metrics = ({"loss": {"mean": mean, "higher_is_better": False}} for mean in means)

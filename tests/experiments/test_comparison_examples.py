@@ -56,6 +56,17 @@ def test_examples_are_side_by_side(tmp_path):
     assert "### b (rouge1 0.300)\n\nsummary:\n\n> long and short 1" in text
 
 
+def test_what_all_wrote_alike_is_theirs(tmp_path):
+    row = {"question": "Capital?", "references": ["Paris"], "prediction": "Paris"}
+    (tmp_path / "a.jsonl").write_text(json.dumps(row) + "\n")
+    of_variants = dict.fromkeys("ab", scores([1.0], ["k"]))
+    write_examples(tmp_path / "e.md", "?", "rouge1", 1, of_variants, dict.fromkeys("ab", tmp_path / "a.jsonl"))
+    text = (tmp_path / "e.md").read_text()
+    assert "\nOne test document, chosen by a rule" in text
+    assert text.count("prediction:\n\n> Paris") == 2
+    assert text.count("question:") == text.count("references:") == 1
+
+
 def test_a_line_of_a_summary_may_end_as_lines_of_the_file_do_not(tmp_path):
     rows = [{"summary": f"one\u2028two\x85{number}", "reference": "three"} for number in range(3)]
     content = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)

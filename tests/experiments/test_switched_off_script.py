@@ -206,3 +206,13 @@ def test_translations(tokenizer, tmp_path):
     own = AutoProcessor.from_pretrained(folder), AutoConfig.from_pretrained(folder)
     few = switched_off.read(dataclasses.replace(data, max_test_documents=1), "translation", *own)
     assert 1 < len(few) < len(switched_off.read(data, "translation", *own))
+
+
+def test_translations_are_read_as_the_recipe_says(tokenizer, tmp_path):
+    for part, texts in (("train", DOCUMENTS[0]), ("test", DOCUMENTS[1])):
+        row = {"old": texts, "new": texts[::-1], "note": ["x"]}
+        (tmp_path / f"{part}.jsonl").write_text(json.dumps(row) + "\n", encoding="utf-8")
+    data = DataArguments(train=str(tmp_path), test_split="test")
+    columns = {"source_column": "old", "target_column": "new"}
+    [row] = load_script("switched_off").read(data, "translation", tokenizer, None, **columns)
+    assert tokenizer.decode(row["input_ids"], skip_special_tokens=True) == " ".join(DOCUMENTS[1])
