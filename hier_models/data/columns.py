@@ -57,8 +57,8 @@ COUNTS = (FILLER_WORDS, DROPPED_TURNS)
 QUERY = "query"
 # Several summaries of one document, the first of which is `summary`.
 REFERENCES = "references"
-# Columns in which digits are replaced.
-WORDED = (*KINDS, "summary", REFERENCES)
+# Columns in which digits are replaced; phrases are looked for in the source.
+WORDED = (*KINDS, "summary", REFERENCES, QUERY, PHRASES)
 
 # "#Person1#: Hello." or "Project Manager: Right." A role is short and holds no colon.
 TURN_LINE = re.compile(r"\s*([^\s:][^:\n]{0,59}?)\s*:(?:\s+|$)(.*)")
@@ -215,7 +215,9 @@ def _without_digits(value: Any, digits: str) -> Any:
         return replace_digits(value, digits)
     if isinstance(value, list):
         return [_without_digits(part, digits) for part in value]
-    return {key: _without_digits(part, digits) for key, part in value.items()}
+    if isinstance(value, dict):
+        return {key: _without_digits(part, digits) for key, part in value.items()}
+    return value  # a number of a phrase, or None
 
 
 def resolve_columns(

@@ -119,8 +119,8 @@ def load_documents(
         several_references: Take each string of a list, or each line of a string, in the column of the summary for a
             summary of its own: the first becomes `summary`, all become `references` (list of strings), of which
             metrics count the best.
-        digits: What every digit of sources and summaries becomes, such as "#", as a word-level tokenizer writes them;
-            None leaves them as they are.
+        digits: What every digit of sources and summaries, phrases and queries becomes, such as "#", as a word-level
+            tokenizer writes them; None leaves them as they are.
         query_column: The column with what each summary is to answer, which becomes `query` (None where a record has
             none, or a blank one); None for `query`, if it is there, "" for none.
         **options: `split`: which part to load. On the Hub the split; in a folder the files whose name or subfolder

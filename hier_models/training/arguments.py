@@ -207,7 +207,7 @@ class DataArguments:
             is read of long documents is chosen by the query with `long_documents: condense`.
         several_references: Each string of a list, or each line, in the column of the summary is a summary of its own:
             the first is trained on, and scores are those of the best.
-        digits: What every digit of sources and summaries becomes, such as "#".
+        digits: What every digit of sources and summaries, phrases and queries becomes, such as "#".
         max_source_length: Tokens of a source, markers included; by default, for summarization, as many as mini or a
             checkpoint in a folder was trained to read, if its config says so; else 1,024.
         long_documents: Of a longer source, "cut" reads the beginning, and "condense" a third of that, and what says

@@ -126,6 +126,20 @@ def test_digits_are_replaced_in_sources_and_summaries(source, expected):
     assert record == {**expected, "summary": "Won #", "references": ["Won #", "in ##"], "id": "7"}
 
 
+def test_digits_are_replaced_in_what_is_looked_for_too():
+    row = {"text": "In 2015 F16", "key": ["F16", ["2015", 0.5], [0, 2, 1]], "query": "When in 2015?"}
+    columns = resolve_columns(row, None, None, phrases_column="key", digits="#", query_column=None)
+    record = columns.normalize(row)
+    assert record["query"] == "When in ####?"
+    assert [(p["text"], p["start"], p["value"]) for p in record["phrases"]] == [
+        ("F##", None, None),
+        ("####", None, 0.5),
+        (None, 0, 1),
+    ]
+    record = columns.normalize({"text": "In 2015", "key": None})
+    assert record == {"text": "In ####", "phrases": None, "query": None}
+
+
 def test_sentences_of_a_summary_are_joined_and_their_tags_taken_off():
     row = {"article_text": ["One.", "Two."], "abstract_text": ["<S> First . </S>", "<S> Second . </S>"]}
     columns = resolve_columns(row, None, None)
