@@ -115,7 +115,8 @@ class HierDataCollator:
 
     def _extra(self, name: str, values: list[Any], lengths: list[int], padded: int) -> torch.Tensor:
         pad = torch.as_tensor(self.extra_inputs[name])
-        tensors = [torch.as_tensor(value) for value in values]
+        # Of no entries, numpy makes an array of objects.
+        tensors = [torch.as_tensor(value if len(value) else []) for value in values]
         # What has no entry does not tell the shape and type of one.
         entries = next((tensor for tensor in tensors if len(tensor)), pad[None])
         tensors = [tensor if len(tensor) else entries[:0] for tensor in tensors]

@@ -1,5 +1,6 @@
 import pytest
 import torch
+from datasets import Dataset
 from transformers import BartConfig, BartForConditionalGeneration, DataCollatorForSeq2Seq
 
 from hier_models import HierDataCollator
@@ -138,6 +139,11 @@ def test_inputs_of_their_own_length_are_padded_on_the_right(tokenizer, side):
     assert (batch["phrase_positions"].dtype, batch["phrase_values"].dtype) == (torch.long, torch.float)
     assert alone["phrase_positions"].dtype == torch.long
     assert (fixed["input_ids"].shape, fixed["phrase_values"].shape) == ((1, 5), (1, 2))
+    numpy = Dataset.from_list(rows).with_format("numpy")
+    for some, same in ((list(numpy), rows), ([numpy[1]], rows[1:])):
+        expected = HierDataCollator(processor)(same)
+        for name, value in HierDataCollator(processor)(some).items():
+            assert torch.equal(value, expected[name])
 
 
 def test_counts_are_left_out_numbers_are_kept_and_the_rest_is_refused(features, processor):
