@@ -5,6 +5,7 @@ the data flow: units of a text, hashes of its n-grams, the index of the test doc
 """
 
 import hashlib
+import logging
 import os
 import re
 from collections import Counter
@@ -18,10 +19,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from .columns import BadRecord
 from .data_files import files_of_split
-from .loading import in_split
+from .loading import BadLineError, in_split
 from .record_readers import read_records
 
+
+logger = logging.getLogger(__name__)
 
 # What of a record is no text of the document.
 NO_TEXT = ("id", "split", "license", "licence", "url", "domain", "author")
@@ -109,9 +113,22 @@ def documents_of_file(file: str | os.PathLike[str], split: str | None = None) ->
     """Read the documents of a file, or of one of its splits; all where the file's name says that it is that split."""
     path = Path(file)
     _, split = files_of_split([(path, path.name)], split)
+    unread = []
     for record in read_records(path, path.name):
-        if record.row is not None and (split is None or in_split(record.row, split)):
-            yield str(record.row.get("id") or f"{path.name}:{record.line}"), texts_of_record(record.row)
+        if record.row is None:
+            unread.append(f"line {record.line} ({record.problem})")
+            continue
+        try:
+            is_wanted = split is None or in_split(record.row, split)
+        except BadRecord as error:
+            raise BadLineError(f"{record.file}:{record.line}: {error}") from None
+        if is_wanted:
+            identifier = record.row.get("id")
+            name = f"{path.name}:{record.line}" if identifier in (None, "") else str(identifier)
+            yield name, texts_of_record(record.row)
+    if unread:
+        said = "%s: %d lines cannot be read, and are compared with nothing; the first is %s"
+        logger.warning(said, path, len(unread), unread[0])
 
 
 def texts_of_record(record: Mapping[str, Any]) -> list[str]:

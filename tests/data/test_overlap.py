@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from hier_models.data import BadLineError
 from hier_models.data.overlap import documents_of_file, find_overlaps, texts_of_record
 
 
@@ -134,6 +135,15 @@ def test_files_and_what_of_a_record_is_text(tmp_path):
     assert [(overlap.id, overlap.held_out) for overlap in report.overlaps] == [("t0", "e")]
     assert report.documents == 3
     assert texts_of_record({"id": "x", "n": 3, "a": ["b", {"c": "d"}], "e": " "}) == ["b d"]
+
+
+def test_what_is_not_compared_is_said(tmp_path, caplog):
+    file = tmp_path / "train.jsonl"
+    file.write_text('{"id": 0, "text": "a"}\n{no json\n{"id": "", "text": "b"}\n{"id": null}\n[]\n', encoding="utf-8")
+    assert [identifier for identifier, _ in documents_of_file(file)] == ["0", "train.jsonl:3", "train.jsonl:4"]
+    assert "train.jsonl: 2 lines cannot be read, and are compared with nothing; the first is line 2 (" in caplog.text
+    with pytest.raises(BadLineError, match=r"train\.jsonl:1: split='test' was asked for, but no file's name"):
+        list(documents_of_file(file, "test"))
 
 
 def test_nothing_to_compare_with():
