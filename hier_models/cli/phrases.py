@@ -9,7 +9,7 @@ import typer
 
 from ..checkpoints import resolve_checkpoint
 from . import options
-from .errors import MistakeError, local_path, mistakes, say
+from .errors import MistakeError, given, local_path, mistakes, say
 from .loading import check_checkpoint, quiet, required
 from .options import InputsFirst, command
 
@@ -50,6 +50,7 @@ def fit_phrases(
     from transformers import AutoProcessor
 
     from ..data import fit_key_phrases, load_documents
+    from ..data.key_phrases import FINDERS, IMPORTANCE
     from ..pipelines.document_pipeline_hier import highlights
 
     with mistakes(f"--model: cannot load the processor of {model!r}", OSError, ValueError, KeyError):
@@ -57,6 +58,10 @@ def fit_phrases(
     if not highlights(processor):
         kind = type(processor).__name__
         raise MistakeError(f"--model: key phrases are for Highlight-Transformers, and {model!r} has a {kind}")
+    if finder not in FINDERS:
+        raise MistakeError(f"--finder must be one of {', '.join(FINDERS)}, got {finder!r}")
+    if (tagger is not None) != (finder == IMPORTANCE):
+        raise MistakeError(f"--tagger, a checkpoint, goes with --finder {IMPORTANCE}; give both or neither")
     rows = None
     if finder == TF_IDF:
         if documents is None:
@@ -65,20 +70,23 @@ def fit_phrases(
         found: dict[str, Any] = {"split": split, "config_name": config_name, "revision": revision}
         columns: dict[str, Any] = {"text_column": text_column, "summary_column": "", "source_kind": source_kind}
         rows = load_documents(path if path.exists() else documents, **columns, **found, streaming=True)
-    elif documents is not None:
-        raise MistakeError(f"DOCUMENTS are counted with --finder {TF_IDF} only; leave out {documents!r}")
+    else:
+        unused = [] if documents is None else [repr(documents)]
+        unused += given("split", "config_name", "revision", "text_column", "source_kind")
+        unused += given("max_source_length", "max_phrases", "min_documents")
+        if unused:
+            raise MistakeError(f"DOCUMENTS are counted with --finder {TF_IDF} only; leave out {', '.join(unused)}")
     counting: dict[str, Any] = {"top_k": top_k, "max_phrases": max_phrases, "min_documents": min_documents}
-    with mistakes("--finder", ValueError):
-        processor.key_phrases = fit_key_phrases(
-            rows,
-            processor,
-            finder=finder,
-            tagger=None if tagger is None else resolve_checkpoint(tagger),
-            max_source_length=max_source_length,
-            stopwords=stopwords,
-            show_progress=True,
-            **counting,
-        )
+    processor.key_phrases = fit_key_phrases(
+        rows,
+        processor,
+        finder=finder,
+        tagger=None if tagger is None else resolve_checkpoint(tagger),
+        max_source_length=max_source_length,
+        stopwords=stopwords,
+        show_progress=True,
+        **counting,
+    )
     target = output or folder
     processor.save_pretrained(target)
     fitted = processor.key_phrases

@@ -13,7 +13,7 @@ from ..models.key_phrase_extraction import KeyPhraseExtractor, RankedPhrases
 from ..models.phrase_finder import TF_IDF
 from ..models.phrase_ranking import ImportantPhrases, TextRankPhrases, TitlePhrases
 from ..pipelines.document_pipeline_hier import highlights
-from .stopwords import LANGUAGES, load_stopwords, read_stopwords
+from .stopwords import LANGUAGES, NO_STOPWORDS, load_stopwords, read_stopwords
 from .tokenizing import DOCUMENTS_IN_MEMORY, source_kind
 
 
@@ -69,8 +69,8 @@ def fit_key_phrases(
 
     Raises:
         ValueError: If the processor finds no phrases, no finder has the name, the dataset does not have exactly one
-            kind of source or no document, the tagger does not go with the finder, the language has no list of
-            stopwords, or a number is not allowed.
+            kind of source or no document, the tagger is none or does not go with the finder, the language has no list
+            of stopwords, or a number is not allowed.
 
     Source: section 4.1.
     """
@@ -81,7 +81,7 @@ def fit_key_phrases(
         language = cast(Any, processor).language
         if language not in LANGUAGES:
             problem = f"there is no list for the processor's language {language!r}, only for {' and '.join(LANGUAGES)}"
-            raise ValueError(f"stopwords: {problem}; give a file or a list (an empty one for no stopwords)")
+            raise ValueError(f"stopwords: {problem}; give a file or a list ({NO_STOPWORDS})")
         stopwords = sorted(load_stopwords(language))
     if finder not in FINDERS:
         raise ValueError(f"finder must be one of {', '.join(FINDERS)}, got {finder!r}")
@@ -90,6 +90,8 @@ def fit_key_phrases(
     settings: dict[str, Any] = {} if tagger is None else {"tagger": tagger}
     words = sorted(read_stopwords(stopwords))
     made: Any = FINDERS[finder](stopwords=words, lengths=lengths, top_k=top_k, **settings)
+    if finder == IMPORTANCE:
+        made.check_tagger()
     if finder == TF_IDF:
         if dataset is None:
             raise ValueError(f"finder={TF_IDF!r} counts the phrases of documents; give a dataset")

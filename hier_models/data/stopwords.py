@@ -9,6 +9,7 @@ from .cleaning import read_lines
 
 # Languages with a list of stopwords beside this file.
 LANGUAGES = ("de", "en")
+NO_STOPWORDS = "for no stopwords an empty list, or a file that holds only a -"
 
 
 @lru_cache
@@ -27,5 +28,5 @@ def read_stopwords(stopwords: str | os.PathLike[str] | Sequence[str]) -> frozens
         return frozenset(lines)
     words = frozenset(word for line in lines for word in line.split())
     if not words:
-        raise ValueError(f"stopwords: {os.fspath(stopwords)} holds no word")
+        raise ValueError(f"stopwords: {os.fspath(stopwords)} holds no word; give some, or {NO_STOPWORDS}")
     return words

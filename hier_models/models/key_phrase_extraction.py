@@ -12,7 +12,7 @@ import numpy as np
 
 from .phrase_finder import TF_IDF, PhraseFinder
 from .phrase_spans import Phrase
-from .phrase_words import is_in_a_word, is_unspaced, split_words
+from .phrase_words import composed_words, is_in_a_word, is_unspaced, split_words
 from .text_inputs import check_integer
 
 
@@ -52,7 +52,7 @@ class Candidates(NamedTuple):
 
     def words(self, text: str) -> Iterator[list[str]]:
         """Give the words of each phrase."""
-        return (split_words(text[start:end])[0] for start, end in self.bounds[self.first].tolist())
+        return (composed_words(text[start:end]) for start, end in self.bounds[self.first].tolist())
 
 
 class RankedPhrases(PhraseFinder):
@@ -83,9 +83,7 @@ class RankedPhrases(PhraseFinder):
             raise ValueError(f"`lengths` must be numbers of words of 1 or more, such as (2, 3), got {lengths!r}")
         check_integer("top_k", top_k)
         # As words are found in texts: "won't" is one word, "e-mail" two.
-        self.stopwords = frozenset(
-            unicodedata.normalize("NFC", part) for word in words for part in split_words(word)[0]
-        )
+        self.stopwords = frozenset(part for word in words for part in composed_words(word))
         self.lengths = tuple(sorted(set(lengths)))
         self.top_k = top_k
         self._hashes = _WordHashes()
@@ -327,7 +325,9 @@ class _Table:
         self._merge()
         self._keep(self.counts >= least)
         if len(self.keys) > size:
-            self._keep(self.counts > _cut(self.counts, size))
+            # Of equal counts those with the lower keys, which are in order.
+            best = np.argsort(-self.counts.astype(np.int64), kind="stable")[:size]
+            self._keep(np.sort(best))
         return self.keys, self.counts
 
     def _merge(self) -> None:

@@ -3,6 +3,7 @@
 Each chooses among the candidates of `RankedPhrases`, and is saved by its name.
 """
 
+import os
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -10,11 +11,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import AutoModelForTokenClassification, AutoTokenizer
+from transformers import AutoConfig, AutoModelForTokenClassification, AutoTokenizer
 
 from .key_phrase_extraction import Array, Candidates, RankedPhrases
 from .keywords import text_rank
-from .phrase_words import is_unspaced, split_words
+from .phrase_finder import KEY_PHRASES_FILE
+from .phrase_words import composed_words, is_unspaced
 from .text_inputs import NO_LIMIT, longest_text
 
 
@@ -36,7 +38,7 @@ class TextRankPhrases(RankedPhrases, name="textrank"):
     """
 
     def _scores(self, text: str, ranges: Sequence[tuple[int, int]] | None, candidates: Candidates) -> Array:
-        parts = [split_words(text[start:end])[0] for start, end in ranges or [(0, len(text))]]
+        parts = [composed_words(text[start:end]) for start, end in ranges or [(0, len(text))]]
         ranks = text_rank([[word for word in part if self._is_content(word)] for part in parts])
         best = sorted(ranks.values(), reverse=True)[: max(1, round(len(ranks) * KEYWORDS))]
         scores = [[ranks.get(word, 0.0) for word in words] for words in candidates.words(text)]
@@ -57,7 +59,7 @@ class TitlePhrases(RankedPhrases, name="title"):
 
     def _scores(self, text: str, ranges: Sequence[tuple[int, int]] | None, candidates: Candidates) -> Array:
         titles = (_title(text[start:end]) for start, end in ranges or [(0, len(text))])
-        known = {word for title in titles for word in split_words(title)[0]} - self.stopwords
+        known = {word for title in titles for word in composed_words(title)} - self.stopwords
         shares = [sum(word in known for word in words) / len(words) for words in candidates.words(text)]
         scores: Array = candidates.counts * np.array(shares)
         return scores
@@ -84,14 +86,15 @@ class ImportantPhrases(RankedPhrases, name="importance"):
         top_k: How many phrases of a document are chosen.
 
     Raises:
-        ValueError: If the checkpoint, loaded when it is needed, has not two classes; or as [`RankedPhrases`].
+        ValueError: If the checkpoint, loaded when it is needed, is of no such model; or as [`RankedPhrases`].
     """
 
     def __init__(
         self, tagger: str, stopwords: Iterable[str] = (), lengths: Sequence[int] = (2, 3), top_k: int = 10
     ) -> None:
         super().__init__(stopwords, lengths, top_k)
-        self.tagger = str(tagger)
+        # A folder is to be found from anywhere.
+        self.tagger = os.path.abspath(tagger) if os.path.isdir(tagger) else str(tagger)
         self._loaded: Any = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -103,6 +106,24 @@ class ImportantPhrases(RankedPhrases, name="importance"):
         """Give the checkpoint of the tagger, and how phrases are chosen."""
         return {"tagger": self.tagger, **super().as_dict()}
 
+    def check_tagger(self) -> None:
+        """Refuse a tagger that is none, by its config.
+
+        Raises:
+            ValueError: If there is no such checkpoint, or it is of another model.
+        """
+        advice = "give one that task: importance_tagging has trained"
+        advice += f"; hier-models fit-phrases makes {KEY_PHRASES_FILE} anew"
+        try:
+            config = AutoConfig.from_pretrained(self.tagger)
+        except (OSError, ValueError) as error:
+            problem = str(error).split("\n")[0]
+            raise ValueError(f"`tagger` {self.tagger!r} cannot be loaded: {problem} ({advice})") from error
+        kinds = config.architectures or ()
+        if config.num_labels != 2 or not all(kind.endswith("ForTokenClassification") for kind in kinds):
+            got = f"{self.tagger!r}, a {', '.join(kinds) or config.model_type} with {config.num_labels} classes"
+            raise ValueError(f"`tagger` must be a token classifier with two classes, got {got}; {advice}")
+
     def _scores(self, text: str, ranges: Sequence[tuple[int, int]] | None, candidates: Candidates) -> Array:
         weights = self._weights(text)  # (characters,)
         sums = np.concatenate([[0.0], np.cumsum(weights)])
@@ -113,10 +134,8 @@ class ImportantPhrases(RankedPhrases, name="importance"):
     def _weights(self, text: str) -> Array:
         """Probability that the token of each character is important."""
         if self._loaded is None:
+            self.check_tagger()
             model = AutoModelForTokenClassification.from_pretrained(self.tagger).eval()
-            if model.config.num_labels != 2:
-                kind = f"{type(model).__name__} with {model.config.num_labels} classes"
-                raise ValueError(f"`tagger` must be a token classifier with two classes, got {kind} ({self.tagger})")
             self._loaded = model, AutoTokenizer.from_pretrained(self.tagger)
         model, tokenizer = self._loaded
         longest = longest_text(model, tokenizer) or NO_LIMIT

@@ -62,6 +62,11 @@ def split_words(text: str) -> "tuple[list[str], np.ndarray[Any, Any], np.ndarray
     return words, np.stack([bounds[:-1:2], bounds[1::2]], axis=1), np.array(beside, dtype=bool)
 
 
+def composed_words(text: str) -> list[str]:
+    """Find the words of a text, in which é is one letter and not e and an accent, to be compared."""
+    return [unicodedata.normalize("NFC", word) for word in split_words(text)[0]]
+
+
 def is_unspaced(word: str) -> bool:
     """Tell whether a word is of a script without spaces."""
     return _UNSPACED_LETTER.match(word) is not None

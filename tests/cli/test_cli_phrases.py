@@ -67,6 +67,52 @@ def test_others_than_tf_idf_count_nothing(highlighter: str) -> None:
     processor = AutoProcessor.from_pretrained(highlighter)
     assert repr(processor.key_phrases).startswith("TextRankPhrases")
     assert 0 < len(processor(text=DOCUMENTS[0], return_phrases=True)["phrases"]) <= 3
+    counting = ("--split", "test", "--text-column", "body", "--max-source-length", "9", "--min-documents", "2")
+    mistake(
+        *("fit-phrases", "-m", highlighter, "--finder", "title", *counting),
+        says="DOCUMENTS are counted with --finder tf-idf only; leave out --split, --text-column, --max-source-length, "
+        "--min-documents",
+    )
+
+
+def test_a_tagger_is_looked_at_and_found_again_from_anywhere(
+    highlighter: str,
+    tiny_tagger: Any,
+    tiny_highlight: Any,
+    tokenizer: PreTrainedTokenizerFast,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for part in (tiny_tagger, tokenizer):
+        part.save_pretrained("tagger")
+    tiny_highlight.save_pretrained("summarizer")
+    asking = ("fit-phrases", "-m", highlighter, "--finder", "importance")
+    mistake(*asking, "--tagger", "summarizer", says="must be a token classifier with two classes, got")
+    mistake(*asking, says="--tagger, a checkpoint, goes with --finder importance")
+    assert AutoProcessor.from_pretrained(highlighter).key_phrases is None
+    run(*asking, "--tagger", "tagger")
+    folder = Path("tagger").absolute()
+    processor = AutoProcessor.from_pretrained(highlighter)
+    monkeypatch.chdir(Path("model"))
+    assert processor(text=DOCUMENTS[0])["phrase_values"]
+    (folder / "config.json").unlink()
+    processor.key_phrases._loaded = None
+    with pytest.raises(ValueError, match=r"tagger' cannot be loaded: .*fit-phrases makes key_phrases.json anew"):
+        processor(text=DOCUMENTS[0])
+
+
+def test_mistakes_are_named_after_what_they_are_of(highlighter: str, tokenizer: PreTrainedTokenizerFast) -> None:
+    write_jsonl("bad.jsonl", [{"text": "a word"}, {"text": 3}])
+    mistake("fit-phrases", "-m", highlighter, "bad.jsonl", says="Error: bad.jsonl:2: column 'text' must hold a string")
+    fitting = ("fit-phrases", "-m", highlighter, "train.jsonl")
+    mistake(*fitting, "--finder", "yake", says="Error: --finder must be one of tf-idf,")
+    HighlightTransformerProcessor(tokenizer, language="fr").save_pretrained(highlighter)
+    says = "for no stopwords an empty list, or a file that holds only a -"
+    mistake(*fitting, says=["Error: stopwords: there is no list", says])
+    Path("words.txt").touch()
+    mistake(*fitting, "--stopwords", "words.txt", says=says)
+    Path("words.txt").write_text("-\n", encoding="utf-8")
+    run(*fitting, "--stopwords", "words.txt")
+    assert AutoProcessor.from_pretrained(highlighter).key_phrases.stopwords == frozenset()
 
 
 def test_mistakes(highlighter: str, tiny_model: HatBartForConditionalGeneration, processor: HatBartProcessor) -> None:

@@ -250,6 +250,12 @@ def test_what_is_kept() -> None:
     assert 0 < len(few) <= 20
     kept = [n for phrase, n in counts.items() if few.document_frequency(phrase)]
     assert min(kept) > sorted(counts.values())[-21] - 1
+    # Of a tie some, the same in any order of the documents.
+    for size in (1, 50, 200):
+        some, backwards = (KeyPhraseExtractor(STOPWORDS).fit(t, max_phrases=size) for t in (texts, texts[::-1]))
+        assert len(some) == size
+        assert some._keys.tolist() == backwards._keys.tolist() == sorted(some._keys.tolist())
+        assert sorted(some._counts.tolist()) == sorted(counts.values())[-size:]
 
 
 def test_memory_is_bounded_and_the_error_known(monkeypatch: pytest.MonkeyPatch) -> None:

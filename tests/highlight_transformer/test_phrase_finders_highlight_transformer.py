@@ -3,6 +3,7 @@
 import copy
 import json
 import pickle
+import unicodedata
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +145,18 @@ def test_title() -> None:
     ranges = [(0, 24), (26, len(two))]
     assert {p.text.lower() for p in TitlePhrases(STOPWORDS).find(two, ranges)} == {"old bridge", "ferry boat"}
     assert TitlePhrases(STOPWORDS).find("") == []
+
+
+@pytest.mark.parametrize("kind", [TextRankPhrases, TitlePhrases])
+def test_accents_are_part_of_their_letters_or_apart(kind: Any) -> None:
+    title = "Café für Gäste\n"
+    text = "Das große Café für müde Gäste ist für kleine müde Gäste und über der Fähre, ein Café à la é."
+    apart, found = unicodedata.normalize("NFD", text), []
+    for document in (title + text, title + apart, unicodedata.normalize("NFD", title) + apart):
+        phrases = kind(["für", "über", "la"]).find(document)
+        found.append([(unicodedata.normalize("NFC", phrase.text), phrase.value) for phrase in phrases])
+    assert found[0]
+    assert found[0] == found[1] == found[2]
 
 
 @pytest.fixture(scope="module")
