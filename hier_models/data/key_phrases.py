@@ -12,6 +12,7 @@ from transformers import PreTrainedTokenizerBase, ProcessorMixin
 from ..models.key_phrase_extraction import KeyPhraseExtractor, RankedPhrases
 from ..models.phrase_finder import TF_IDF
 from ..models.phrase_ranking import ImportantPhrases, TextRankPhrases, TitlePhrases
+from ..models.phrase_words import is_in_a_word, split_words
 from ..pipelines.document_pipeline_hier import highlights
 from .stopwords import LANGUAGES, NO_STOPWORDS, load_stopwords, read_stopwords
 from .tokenizing import DOCUMENTS_IN_MEMORY, source_kind
@@ -110,7 +111,16 @@ def _texts(dataset: Dataset | IterableDataset, reader: Any, max_source_length: i
     kind = source_kind(columns)
     for batch in dataset.iter(batch_size=DOCUMENTS_IN_MEMORY):
         source = {kind: batch[kind]}
+        texts = reader.running_text(**source)
         if max_source_length is None:
-            yield from reader.running_text(**source)
-        else:
-            yield from reader.kept_text(**source, max_length=max_source_length)
+            yield from texts
+            continue
+        spans = reader.article_spans(batch[kind]) if kind == "documents" else [[(0, len(text))] for text in texts]
+        kept = reader.kept_text(**source, max_length=max_source_length)
+        for text, articles, parts in zip(texts, spans, kept, strict=True):
+            yield [_whole_words(text, start, part) for (start, _), part in zip(articles, parts, strict=True)]
+
+
+def _whole_words(text: str, start: int, part: str) -> str:
+    """Leave out a word that is cut, which `find` does not look at either."""
+    return part[: split_words(part)[1][-1, 0]] if is_in_a_word(text, start + len(part)) else part

@@ -51,6 +51,25 @@ def test_fitting_on_what_the_model_reads(processor: HighlightTransformerProcesso
     assert len(extractor) < len(fit_key_phrases(dataset, processor, stopwords=["the"], min_documents=1))
 
 
+@pytest.mark.parametrize("kind", ["text", "documents"])
+def test_a_word_that_is_cut_is_counted_as_little_as_it_is_found(
+    processor: HighlightTransformerProcessor, kind: str
+) -> None:
+    text = "old harbourmaster"
+    source: dict[str, Any] = {kind: [text if kind == "text" else [text, "a ferry", ""]]}
+    cut = 0
+    for limit in range(3, 30):
+        extractor = fit_key_phrases(
+            Dataset.from_dict(source), processor, max_source_length=limit, stopwords=(), min_documents=1
+        )
+        part = processor.kept_text(**source, max_length=limit)[0][0]
+        assert extractor.document_frequency(text) == (part == text)
+        if len(part.split()) == 2 and len(part.split()[1]) > 1 and part != text:
+            cut += 1
+            assert extractor.document_frequency(part) == 0
+    assert cut
+
+
 def test_a_file_of_many_documents_is_streamed(processor: HighlightTransformerProcessor, tmp_path: Path) -> None:
     file = tmp_path / "corpus.jsonl"
     file.write_text("".join(f'{{"text": "Solar power is number{i} of all."}}\n' for i in range(500)))
