@@ -160,15 +160,14 @@ class PhraseFunction(PhraseFinder):
     def find(self, text: str, ranges: Sequence[tuple[int, int]] | None = None) -> list[Phrase]:
         """Ask the function, about all of the text; see [`PhraseFinder`]."""
         places = [(0, len(text))] if ranges is None else ranges
-        found = read_phrases(self.name, self.function(text), text, places)
-        return [
-            Phrase(
-                phrase.text,
-                phrase.value,
-                tuple((a, b) for a, b in phrase.spans if any(start <= a and b <= end for start, end in places)),
-            )
-            for phrase in found
-        ]
+        # Up to where the next begins: there is what truncation took of an article.
+        starts = [start for start, _ in places]
+        articles = list(zip(starts, [*starts[1:], len(text)], strict=False))
+        phrases = []
+        for phrase in read_phrases(self.name, self.function(text), text, articles):
+            left = tuple((a, b) for a, b in phrase.spans if any(start <= a and b <= end for start, end in places))
+            phrases.append(Phrase(phrase.text, phrase.value, left, len(phrase.spans) - len(left)))
+        return phrases
 
 
 def as_finder(finder: Any) -> Any:

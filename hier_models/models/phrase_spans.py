@@ -24,6 +24,7 @@ class Phrase:
     text: str  # The phrase
     value: float  # Its importance, 0 or more
     spans: Spans  # Where its occurrences begin and end, in characters of the running text; none where it is not found
+    cut: int = 0  # How many more occurrences are in the document, of which truncation took some or all
 
 
 def read_phrases(name: str, given: object, text: str, articles: Sequence[tuple[int, int]]) -> list[Phrase]:
@@ -115,8 +116,8 @@ def place_phrases(
         tokens = tokens[tokens[:, 0] < tokens[:, 1]]  # (occurrences, 2)
         left = kept_before[tokens]
         lengths = left[:, 1] - left[:, 0]
-        missing += not len(tokens)
-        truncated += int((lengths < tokens[:, 1] - tokens[:, 0]).sum())
+        missing += not len(tokens) and not phrase.cut
+        truncated += phrase.cut + int((lengths < tokens[:, 1] - tokens[:, 0]).sum())
         if refuse and lengths.max(initial=0) > longest:
             raise ValueError(
                 f"`phrases`: {phrase.text[:80]!r} has {lengths.max()} tokens, more than max_phrase_length="

@@ -79,6 +79,23 @@ def test_a_function_of_the_users(tokenizer: PreTrainedTokenizerFast, tmp_path: P
     assert [len(phrase["spans"]) for phrase in short["phrases"]] == [0, 1]
 
 
+@pytest.mark.parametrize("limit", [2, 12, 30, 44, None])
+def test_of_what_a_function_finds_is_counted_what_truncation_took(
+    tokenizer: PreTrainedTokenizerFast, limit: int | None
+) -> None:
+    """As of phrases that are given."""
+    phrases = [("harbour bridge", 0.5), (2, 12, 0.25), ("purple elephants", 1.0), ("crews", 1.0), ("yes ferry", 1.0)]
+    documents = [TEXT, "Yes", "Ferry crews, a harbour bridge. Ferry crews again."]
+    options: dict[str, Any] = {"return_truncation": True, "truncation": limit is not None, "max_length": limit}
+    finding = HighlightTransformerProcessor(tokenizer, key_phrases=PhraseFunction(lambda text: phrases, "given"))
+    found = finding(documents=documents, **options)
+    given = finding(documents=documents, phrases=phrases, **options)
+    for name in ("num_missing_phrases", "num_truncated_phrases"):
+        assert found[name] == given[name]
+    assert found["num_missing_phrases"] == 2  # one of them would go from one article to the next
+    assert bool(found["num_truncated_phrases"]) == (limit is not None)
+
+
 def test_where_the_function_is_not_known_it_is_said_what_to_do(
     tokenizer: PreTrainedTokenizerFast, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
