@@ -5,6 +5,7 @@ import json
 import logging
 import os
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from typing import Any, Unpack
 from datasets import Dataset, IterableDataset, List
 
 from ..models.keywords import PoemKeywords, is_chinese
-from .columns import TEXT, BadRecord, find_column, first_matching, get_column, wrong_type
+from .columns import TEXT, BadRecord, find_column, first_matching, get_column, well_formed, wrong_type
 from .loading import LoadOptions, Source, load_rows
 from .record_readers import read_records
 from .shared_counts import SharedCounts
@@ -63,7 +64,7 @@ class PoemFormat:
             column = getattr(self, name)
             if column is not None:
                 value = row.get(column)
-                normalized[name] = "" if value is None else str(value)
+                normalized[name] = "" if value is None else well_formed(column, str(value))
         return normalized
 
 
@@ -120,7 +121,7 @@ class QuatrainReport:
 
     poems: int = 0  # poems read
     quatrains: Counter[int] = field(default_factory=Counter)  # quatrains written, by the length of their lines
-    left_out: Counter[str] = field(default_factory=Counter)  # poems that are none, by reason
+    left_out: Counter[str] = field(default_factory=Counter)  # poems that are none, and broken files, by reason
     # Marks and other characters for which quatrains were left out, and in how many.
     strange: Counter[str] = field(default_factory=Counter)
 
@@ -164,23 +165,33 @@ def write_quatrains(
         for path in sorted(place.rglob("*.json")):
             names = path.name.split(".")
             dynasty = names[1] if len(names) > 3 else ""
+            is_whole = True
             for record in read_records(path):
                 row = record.row
+                if row is None and is_whole:
+                    is_whole = False
+                    report.left_out["files that cannot be read whole"] += 1
+                    logger.warning("%s:%d %s", path, record.line, record.problem)
                 if row is None or "paragraphs" not in row:
                     continue
                 report.poems += 1
                 try:
-                    lines = quatrain([convert(part) for part in row["paragraphs"]], "paragraphs")
+                    lines = [convert(line) for line in quatrain(row["paragraphs"], "paragraphs")]
+                    author, title = (
+                        convert(well_formed(name, str(row.get(name) or ""))) for name in ("author", "title")
+                    )
                 except NoQuatrain as error:
                     report.left_out[error.reason] += 1
                     report.strange.update(error.strange)
+                    continue
+                except BadRecord:
+                    report.left_out["columns that cannot be used"] += 1
                     continue
                 if tuple(lines) in seen:
                     report.left_out["written before"] += 1
                     continue
                 seen.add(tuple(lines))
                 report.quatrains[len(lines[0])] += 1
-                author, title = (convert(str(row.get(name) or "")) for name in ("author", "title"))
                 entry = {"d": dynasty, "a": author, "t": title, "l": lines}
                 stream.write(json.dumps(entry, ensure_ascii=False) + "\n")
     if not report.poems:
@@ -267,7 +278,8 @@ def poem_lines(
 def in_vocabulary(processor: Any) -> Callable[[str], bool]:
     """Tell words that a model knows from others."""
     vocabulary = plain_tokenizer(processor).get_vocab().keys()
-    return lambda word: all(character in vocabulary for character in word)
+    # In the composed form, as the tokenizer reads them.
+    return lambda word: all(character in vocabulary for character in unicodedata.normalize("NFC", word))
 
 
 class PoemReport(SharedCounts):

@@ -1,6 +1,7 @@
 """Processor of HAM: a text in, its tokens out; or a keyword and the lines of a poem so far, for the next line."""
 
 import os
+import unicodedata
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Unpack
@@ -150,9 +151,8 @@ class HamProcessor(SavesPart, SourceProcessor):
     def unknown_characters(self, text: str) -> list[str]:
         """Find the Chinese characters of a text that the vocabulary does not have, each once, in their order."""
         vocabulary = self.tokenizer.get_vocab()
-        return [
-            character for character in dict.fromkeys(text) if is_chinese(character) and character not in vocabulary
-        ]
+        characters = dict.fromkeys(unicodedata.normalize("NFC", text))  # as the tokenizer reads them
+        return [character for character in characters if is_chinese(character) and character not in vocabulary]
 
     def line_rules(
         self,
@@ -213,8 +213,13 @@ class HamProcessor(SavesPart, SourceProcessor):
                 raise ValueError(
                     "`length` is missing: give 5 or 7, since the model is told how long a first line gets"
                 )
-            token = LENGTH_TOKENS[check_line_length(len(str(line)) if length is None else length)]
-            ids.append([self.tokenizer.convert_tokens_to_ids(token)])
+            size = len(str(line).strip()) if length is None else length
+            try:
+                check_line_length(size)
+            except ValueError as error:
+                name = "lines" if lines else "text_target"
+                raise ValueError(f"`{name}`: {line!r} has {size} characters; {error}") from error
+            ids.append([self.tokenizer.convert_tokens_to_ids(LENGTH_TOKENS[size])])
         return ids
 
     def _poems(

@@ -2,6 +2,7 @@
 
 import copy
 import re
+import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import chain
@@ -24,6 +25,7 @@ SAMPLING = {"do_sample": True, "num_beams": 1, "top_p": 0.9, "temperature": 0.7}
 _BETWEEN_KEYWORDS = re.compile("[\\s,;、，；]+")  # Chinese marks too
 _LETTERS = re.compile("[A-Za-z]+")
 LATIN = "Keywords are Chinese words: Latin letters of the text have no influence on the poem."
+UNKNOWN = "Words that are not in the vocabulary have no influence on the poem:"
 
 
 @dataclass
@@ -142,8 +144,7 @@ class PoemGenerationPipeline(HierPipeline):
                 raise ValueError(f"`{name}` must be True or False, got {value!r}.")
         if rhyme or tones:
             self.processor.line_rules(DEFAULT_LENGTH, [[]], rhyme=True)  # refuses where nobody knows how words sound
-        own = given(length=length, num_candidates=num_candidates, rules=rules or None)
-        return {}, generate_kwargs | own, {}
+        return {}, generate_kwargs | rules | given(length=length, num_candidates=num_candidates), {}
 
     def preprocess(self, input_: Any) -> dict[str, Request]:  # type: ignore[override]
         """Find the keywords of a poem."""
@@ -170,12 +171,13 @@ class PoemGenerationPipeline(HierPipeline):
         self.processor(
             keywords=list(words), length=DEFAULT_LENGTH
         )  # refuses what is no word, or not in the vocabulary
-        return [word.strip() for word in words]
+        return [unicodedata.normalize("NFC", word.strip()) for word in words]
 
     def _found(self, text: Any) -> list[str]:
         """The keywords of a text."""
         if not isinstance(text, str):
             raise ValueError(f"A poem's input must be a string or a dictionary, got {type(text).__name__}.")
+        text = unicodedata.normalize("NFC", text)
         keywords: list[str] = self.processor.poem_keywords.extract(text, LINES, self._usable)
         if not keywords:
             unknown = "".join(self.processor.unknown_characters(text))
@@ -183,6 +185,8 @@ class PoemGenerationPipeline(HierPipeline):
             raise ValueError(f"`text` has no word that could be a keyword ({reason}): {text[:60]!r}.")
         if _LETTERS.search(text):
             self._say_once("letters", LATIN, logger)
+        if lost := [word for word in self.processor.poem_keywords.extract(text, LINES) if not self._usable(word)]:
+            self._say_once("unknown", f"{UNKNOWN} {' '.join(lost)}", logger)
         return keywords
 
     def _forward(  # type: ignore[override]
@@ -190,10 +194,12 @@ class PoemGenerationPipeline(HierPipeline):
         model_inputs: dict[str, Any],
         length: int = DEFAULT_LENGTH,
         num_candidates: int = 1,
-        rules: dict[str, bool] | None = None,
+        rhyme: bool = False,
+        tones: bool = False,
+        repeats: bool = False,
         **generate_kwargs: Any,
     ) -> dict[str, Any]:
-        rules = rules or {}
+        rules = {"rhyme": rhyme, "tones": tones, "repeats": repeats}
         if num_candidates > 1 and not {"num_beams", "do_sample", "generation_config"} & set(generate_kwargs):
             generate_kwargs = SAMPLING | generate_kwargs
         requests = model_inputs["request"]
@@ -245,7 +251,7 @@ class PoemGenerationPipeline(HierPipeline):
         kept = (
             {"rhyme": sounds.rhyme(lines[1][-1], lines[3][-1]), "tones": bool(sounds.forms(lines))} if sounds else {}
         )
-        return {rule: kept[rule] for rule in FORM if rules.get(rule)}
+        return {rule: kept[rule] for rule in FORM if rules[rule]}
 
     def _log_probability(self, inputs: dict[str, torch.Tensor], ids: torch.Tensor) -> torch.Tensor:
         """(poems,) the log-probability of each line's characters, without its end, which stands where it has to."""
@@ -269,7 +275,7 @@ class PoemGenerationPipeline(HierPipeline):
         if config.pad_token_id is None:
             config.pad_token_id = self.tokenizer.pad_token_id
         config.num_return_sequences = sequences
-        if sequences > 1 and not config.do_sample:  # or each of them is drawn
+        if sequences > 1 and (not config.do_sample or (config.num_beams or 1) > 1):  # or each of them is drawn
             config.num_beams = max(config.num_beams or 1, sequences)  # the search ends with so many different lines
         return config, dict(others)
 

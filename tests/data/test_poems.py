@@ -76,6 +76,16 @@ def test_bad_poems_are_set_aside(tmp_path):
     assert report.set_aside == 5
 
 
+def test_a_title_that_cannot_be_stored_is_set_aside(tmp_path):
+    rows = [{"lines": FIVE[0], "title": "a"}, {"lines": FIVE[1], "title": "\ud800"}]
+    path = tmp_path / "poems.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    report = LoadReport()
+    poems = load_poems(path, bad_lines="set_aside", set_aside_file=tmp_path / "bad.jsonl", report=report)
+    assert poems["title"][:] == ["a"]
+    assert report.set_aside == 1
+
+
 def couplets(poem):
     return [f"{poem[0]}，{poem[1]}。", f"{poem[2]}，{poem[3]}。"]
 
@@ -117,6 +127,28 @@ def test_the_quatrains_of_a_package(package, tmp_path):
         "strange": {"□": 1},
     }
     assert load_poems(tmp_path / "q.jsonl")["lines"][:] == [FIVE[0], SEVEN[0]]
+
+
+def test_what_is_wrong_in_a_package_is_reported(tmp_path, caplog):
+    poems = [
+        {"author": "nobody", "title": "one", "paragraphs": "，".join(FIVE[0])},
+        {"author": "nobody", "title": "null", "paragraphs": None},
+        {"author": "\ud800", "title": "two", "paragraphs": couplets(FIVE[1])},
+        {"author": "nobody", "title": "three", "paragraphs": couplets(FIVE[2])},
+    ]
+    (tmp_path / "poet.song.0.json").write_text(json.dumps(poems), encoding="utf-8")
+    (tmp_path / "poet.song.1.json").write_text(json.dumps(poems)[:-9] + "\n]", encoding="utf-8")
+    (tmp_path / "about.json").write_text(json.dumps({"name": "package"}, indent=1), encoding="utf-8")
+    report = write_quatrains(tmp_path, tmp_path / "q.jsonl")
+    assert load_poems(tmp_path / "q.jsonl")["lines"][:] == [FIVE[0], FIVE[2]]
+    assert report.poems == 7
+    assert report.left_out == {
+        "columns that cannot be used": 4,
+        "written before": 1,
+        "files that cannot be read whole": 2,
+    }
+    assert "poet.song.1.json:1 broken JSON in an array" in caplog.text
+    assert "about.json:1 the file is one JSON object, of name" in caplog.text
 
 
 def test_traditional_characters(package, tmp_path, monkeypatch):

@@ -5,6 +5,7 @@ import torch
 
 from hier_models import HamProcessor
 from hier_models.data import HierDataCollator, train_characters
+from hier_models.data.poems import in_vocabulary
 from hier_models.models.keywords import PoemKeywords
 from tests.conftest import DOCUMENTS, TURNS
 from tests.ham.poems import FIVE, POEMS, SEVEN, poem_processor
@@ -83,6 +84,10 @@ def test_a_token_says_how_long_a_line_gets(poems):
         told(keywords="花", text_target="花开")
     with pytest.raises(ValueError, match="`max_length` must be at least 3"):
         told(keywords="花", length=5, truncation=True, max_length=2)
+    # White space around a target is no part of it, and what else is too much is shown.
+    assert told(keywords="花", text_target=" 小院春风起\n") == told(keywords="花", text_target="小院春风起")
+    with pytest.raises(ValueError, match="`text_target`: '小院春风起，' has 6 characters"):
+        told(keywords="花", text_target="小院春风起，")
     # A processor without such tokens reads as before.
     assert poems(keywords="花", length=7) == poems(keywords="花")
 
@@ -136,6 +141,10 @@ def test_characters_of_the_vocabulary(poems):
     mixed = HamProcessor(train_characters(["春风，abc 1。"]))
     assert [mixed.tokenizer.convert_ids_to_tokens(i) for i in mixed.character_ids()] == ["春", "风"]
     assert poems.unknown_characters("春龙风凤龙") == ["龙", "凤"]
+    # A compatibility character is to the tokenizer the usual one.
+    assert poems(keywords="\uf967") == poems(keywords="不")
+    assert poems.unknown_characters("\uf967") == []
+    assert in_vocabulary(poems)("\uf967")
     with pytest.raises(ValueError, match="`length` must be 5 or 7"):
         poems.line_rules(6)
 

@@ -109,6 +109,13 @@ def test_rhymes_and_tones(rhyming, length, search):
     assert "rhyme" not in rhyming(TEXT, length=length)[0]
 
 
+def test_rules_of_a_call_do_not_replace_those_of_the_pipeline(rhyming):
+    write = PoemGenerationPipeline(model=rhyming.model, processor=rhyming.processor, device="cpu", rhyme=True)
+    for asked in ({"tones": True}, {"repeats": True}):
+        assert write(TEXT, length=5, **asked)[0]["rhyme"] is True
+    assert "rhyme" not in write(TEXT, length=5, rhyme=False)[0]
+
+
 def test_a_batch_with_rhymes_is_its_poems_alone(rhyming):
     texts = [TEXT, "雨", "花"]
     alone = [rhyming(text, length=5, rhyme=True, tones=True, num_beams=2)[0]["lines"] for text in texts]
@@ -146,6 +153,7 @@ def test_candidates_are_sampled_by_default(write):
     assert len(set(found)) > 3
     searched = [[poem["lines"] for poem in write(TEXT, length=5, num_candidates=3, num_beams=3)] for _ in range(2)]
     assert searched[0] == searched[1]
+    assert len(write(TEXT, length=5, num_candidates=3, num_beams=2, do_sample=True)) == 3
 
 
 def test_a_model_that_is_told_the_length(processor):
@@ -233,6 +241,20 @@ def test_latin_letters_are_reported(model, processor, caplog):
     assert "Latin" not in caplog.text
     assert write("春风 wind")[0]["lines"] == plain[0]["lines"]
     assert "Latin letters of the text have no influence" in caplog.text
+
+
+def test_unknown_characters_are_reported(model, processor, caplog):
+    write = PoemGenerationPipeline(model=model, processor=processor, device="cpu")
+    write("春风的着")
+    assert "vocabulary" not in caplog.text  # of words that no poem is about
+    assert write("春风龙凤")[0]["keywords"] == write("春风")[0]["keywords"]
+    assert caplog.text.count("not in the vocabulary have no influence on the poem: 龙 凤") == 1
+
+
+def test_compatibility_characters_are_the_usual_ones(write):
+    (poem,), (usual,) = write("\uf9f4花"), write("林花")
+    assert poem == usual
+    assert write(keywords=["\ufa08"])[0]["keywords"] == write(keywords=["行"])[0]["keywords"]
 
 
 @pytest.mark.parametrize(
