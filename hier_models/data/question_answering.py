@@ -15,6 +15,7 @@ import numpy as np
 from datasets import Dataset, IterableDataset
 from transformers import PreTrainedTokenizerBase, ProcessorMixin
 
+from ..models.processing_ham_reader import first_answer
 from ..pipelines.reading_comprehension_hier import top_spans
 from .cache_fingerprint import Versioned
 from .shared_counts import Counting, SharedCounts
@@ -121,9 +122,9 @@ class _Windows:
 
 def _first_answer(name: str, answers: Mapping[str, Any] | None, context: str) -> tuple[int, int] | None:
     """The characters of the first answer without white space around it; None if there is none."""
-    if not answers or not answers["text"]:
+    if (found := first_answer(name, answers)) is None:
         return None
-    text, start = answers["text"][0], answers["answer_start"][0]
+    text, start = found
     if context[start : start + len(text)] != text:
         place = f"answer_start={start} of its context, where {context[start : start + len(text)][:60]!r} is"
         hint = "Offsets count characters, not bytes; mend or drop it"
@@ -189,11 +190,13 @@ def tokenize_questions(
         the context, (-1, -1) for tokens of the question, markers and separators.
 
     Raises:
-        ValueError: If a column is missing, an answer does not stand where it should, a length leaves no room, or the
-            tokenizer pads on the left.
+        ValueError: If there are no rows, a column is missing, an answer does not stand where it should, a length
+            leaves no room, or the tokenizer pads on the left.
     """
     report = QuestionReport() if report is None else report
-    columns = dataset.column_names or list(next(iter(dataset)))
+    columns = dataset.column_names or list(next(iter(dataset), {}))
+    if not columns or (isinstance(dataset, Dataset) and not len(dataset)):
+        raise ValueError("`dataset` has no rows")
     if not {"question", "context"} <= set(columns):
         raise ValueError(f"dataset must have the columns question and context, got {', '.join(columns)}")
     if max_question_length < 3 or max_length < max_question_length + 4:

@@ -140,40 +140,60 @@ def _has_mappings(value: Any) -> bool:
 def _read_dureader(form: ReadingFormat, row: Mapping[str, Any]) -> dict[str, Any]:
     """DuReader, preprocessed or raw: of each document the paragraph that is nearest to the answers or the question."""
     question = row.get("segmented_question")
-    words = question if isinstance(question, list) else get_string(row, form.question, "the question").split()
+    if isinstance(question, list):
+        words = get_strings("segmented_question", question)
+    else:
+        words = get_string(row, form.question, "the question").split()
     references = [text for text in get_strings(form.answers, row.get(form.answers) or []) if text.strip()]
     chosen: list[list[str]] = []
     places: dict[int, int] = {}  # number of a document in the data -> here
     if not _has_mappings(given := get_column(row, form.context)):
         raise wrong_type(form.context, given, "a list of documents with segmented_paragraphs")
     for number, document in enumerate(given):
-        paragraphs = [p for p in document.get("segmented_paragraphs", []) if p]
-        if not paragraphs:
+        paragraphs = [get_strings(form.context, p or []) for p in _list(document, "segmented_paragraphs")]
+        if not any(paragraphs):
             continue
         named = document.get("most_related_para") if form.named_paragraphs else None
-        if isinstance(named, int) and 0 <= named < len(document["segmented_paragraphs"]):
-            paragraph = document["segmented_paragraphs"][named]
+        if isinstance(named, int) and 0 <= named < len(paragraphs):
+            paragraph = paragraphs[named]
         else:
-            paragraph = max(paragraphs, key=lambda tokens: (_recall(tokens, words), -len(tokens)))
+            paragraph = max(filter(None, paragraphs), key=lambda tokens: (_recall(tokens, words), -len(tokens)))
         places[number] = len(chosen)
-        chosen.append(get_strings(form.context, paragraph))
+        chosen.append(paragraph)
     documents = [" ".join(tokens) for tokens in chosen]
     if not any(text.strip() for text in documents):
         raise BadRecord(f"column {form.context!r} has no document with text")
-    spans, of_documents = row.get("answer_spans"), row.get("answer_docs")
+    spans, of_documents = _list(row, "answer_spans"), _numbers("answer_docs", _list(row, "answer_docs"))
     asked = " ".join(words)
     if not form.named_paragraphs or not spans or not of_documents or of_documents[0] not in places:
         answers = row.get("segmented_answers")
-        spaced = [" ".join(tokens) for tokens in answers] if isinstance(answers, list) and answers else None
+        if not isinstance(answers, list):
+            answers = []
+        spaced = [" ".join(get_strings("segmented_answers", tokens)) for tokens in answers]
         return _with_nearest_span(asked, documents, references, spaced)
-    number, (first, last) = places[of_documents[0]], spans[0]
-    tokens = chosen[number]
+    number, span = places[of_documents[0]], _numbers("answer_spans", spans[0])
+    if len(span) != 2:
+        raise BadRecord(f"answer_spans: must be the first and the last word of an answer, got {span}")
+    (first, last), tokens = span, chosen[number]
     if not 0 <= first <= last < len(tokens):
         raise BadRecord(f"answer_spans: {first} to {last} is outside of the document's {len(tokens)} words")
     start = sum(len(text) + len(SEPARATOR) for text in documents[:number])
     start += sum(len(token) + 1 for token in tokens[:first])
     answers = {"text": [" ".join(tokens[first : last + 1])], "answer_start": [start]}
     return {"question": asked, "documents": documents, "references": references, "answers": answers}
+
+
+def _list(row: Mapping[str, Any], name: str) -> list[Any]:
+    value = row.get(name)
+    if value is not None and not isinstance(value, list):
+        raise wrong_type(name, value, "a list")
+    return value or []
+
+
+def _numbers(name: str, value: Any) -> list[int]:
+    if not isinstance(value, list) or not all(isinstance(number, int) for number in value):
+        raise wrong_type(name, value, "whole numbers")
+    return value
 
 
 def _recall(tokens: Sequence[str], words: Sequence[str]) -> float:

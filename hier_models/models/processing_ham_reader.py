@@ -157,7 +157,8 @@ class HamReaderProcessor(ProcessorMixin):
         check_integer("stride", stride, least=0, optional=True)
         if stride is not None and (max_length is None or stride >= max_length):
             raise ValueError(f"`stride` must be less than `max_length`, got {stride} and max_length={max_length}")
-        found = [_answer(answer) for answer in _as_list("answers", answers, len(questions), batched)]
+        listed = _as_list("answers", answers, len(questions), batched)
+        found = [first_answer(f"answers[{number}]", one) for number, one in enumerate(listed)]
 
         asked = self._words(questions)
         for number, words in enumerate(asked):
@@ -341,10 +342,16 @@ def _with_marks(text: str, spans: Sequence[Sequence[int]]) -> list[tuple[int, in
     found = []
     for number, (start, end) in enumerate(spans):
         most = spans[number + 1][0] if number + 1 < len(spans) else len(text)
-        while start < end < most and unicodedata.category(text[end]).startswith("M"):
+        while start < end < most and _combines(text[end]):
             end += 1
         found.append((int(start), int(end)))
     return found
+
+
+def _combines(character: str) -> bool:
+    """Whether a character belongs to the one before it: a mark, or a later part of a Korean syllable."""
+    is_jamo = "\u1160" <= character <= "\u11ff" or "\ud7b0" <= character <= "\ud7ff"
+    return is_jamo or unicodedata.category(character).startswith("M")
 
 
 def _windows(number: int, words: Words, limit: int | None, stride: int | None) -> list[Place]:
@@ -361,11 +368,18 @@ def _windows(number: int, words: Words, limit: int | None, stride: int | None) -
     return [(start, min(start + limit, count)) for start in starts]
 
 
-def _answer(answer: Any) -> tuple[str, int] | None:
-    """The first answer and where it begins; None for none."""
-    if answer is None or not answer["text"]:
+def first_answer(name: str, answers: Any) -> tuple[str, int] | None:
+    """Read the first of the answers and where it begins; None for none."""
+    if not answers or (isinstance(answers, Mapping) and not answers.get("text", True)):
         return None
-    return answer["text"][0], int(answer["answer_start"][0])
+    try:
+        texts, starts = answers["text"], answers["answer_start"]
+        if not isinstance(texts, str) and isinstance(texts[0], str):
+            return texts[0], int(starts[0])
+    except (TypeError, KeyError, IndexError):
+        pass
+    wanted = '{"text": […], "answer_start": […]} as in SQuAD, with empty lists for no answer'
+    raise ValueError(f"`{name}` must be {wanted}, got {answers!r:.200}")
 
 
 def _place(

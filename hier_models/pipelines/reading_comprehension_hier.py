@@ -91,20 +91,22 @@ class ReadingComprehensionPipeline(HierPipeline):
             return self._answer_all(list(inputs), True, **kwargs)
         return self._stream(iter(inputs), **kwargs)
 
-    def _answer_all(self, items: list[Mapping[str, Any]], batched: bool, **kwargs: Any) -> Any:
-        for number, item in enumerate(items):
-            _check_item(item, f"inputs[{number}]" if batched else "inputs")
+    def _answer_all(self, items: list[Mapping[str, Any]], batched: bool, first: int = 0, **kwargs: Any) -> Any:
         if not items:
             raise ValueError("`inputs` is an empty list; give at least one question")
+        names = [f"inputs[{first + i}]" if batched else "inputs" for i in range(len(items))]
+        items = [_read_item(item, name) for item, name in zip(items, names, strict=True)]
         # One mapping, which the base class does not take apart; it would also take `batch_size` for itself.
         size = kwargs.pop("batch_size", None) or self._batch_size
-        answers = super().__call__({"items": items}, windows_at_once=size, **kwargs)
+        answers = super().__call__({"items": items, "names": names}, windows_at_once=size, **kwargs)
         return answers if batched else answers[0]
 
     def _stream(self, items: Iterator[Mapping[str, Any]], **kwargs: Any) -> Iterator[Any]:
         size = max(1, int(kwargs.get("batch_size") or self._batch_size or 1))
+        first = 0
         while some := list(islice(items, size)):
-            yield from self._answer_all(some, True, **kwargs)
+            yield from self._answer_all(some, True, first, **kwargs)
+            first += size
 
     def _sanitize_parameters(
         self,
@@ -141,9 +143,9 @@ class ReadingComprehensionPipeline(HierPipeline):
             try:
                 made = self.processor(**given, max_length=limit, stride=stride, return_spans=True)
             except (TypeError, ValueError) as error:
-                if len(input_["items"]) == 1:
+                if (name := input_["names"][number]) == "inputs":
                     raise
-                raise type(error)(f"`inputs[{number}]`: {error}") from error
+                raise type(error)(f"`{name}`: {error}") from error
             contexts.append([item[kind]] if kind == "context" else list(item[kind]))
             made["example_index"] = [number] * len(made["input_ids"])
             windows += [{name: made[name][i] for name in made} for i in range(len(made["input_ids"]))]
@@ -266,9 +268,12 @@ def _check_characters(processor: Any, model: Any) -> None:
         raise ValueError(f"`processor` {found}; pass the one that the model was trained with")
 
 
-def _check_item(item: Any, name: str) -> None:
+def _read_item(item: Any, name: str) -> dict[str, Any]:
+    """What is given of a question: in a row of a dataset the columns that it has not are None."""
     if not isinstance(item, Mapping):
         raise TypeError(f"`{name}` must be a dictionary with a question and a context, got {type(item).__name__}")
-    if "question" not in item or ("context" in item) == ("documents" in item):
-        got = ", ".join(map(str, item))
+    given = {key: value for key, value in item.items() if value is not None}
+    if "question" not in given or ("context" in given) == ("documents" in given):
+        got = ", ".join(map(str, given))
         raise ValueError(f'`{name}` must have "question" and one of "context" and "documents", got {got}')
+    return given

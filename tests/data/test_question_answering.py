@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from datasets import Dataset
+from datasets import Dataset, IterableDataset
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers.processors import RobertaProcessing
@@ -326,6 +326,8 @@ def test_a_model_learns_to_answer(processor: HatEncoderProcessor) -> None:
     [
         ({"text": ["bridge"], "answer_start": [5]}, r"`answers\[0\]`: the answer 'bridge' does not stand"),
         ({"text": [" "], "answer_start": [3]}, "the answer is empty"),
+        ({"text": "The", "answer_start": [0]}, r"`answers\[0\]` must be \{\"text\": \[…\], .* as in SQuAD"),
+        ({"text": ["The"]}, r"`answers\[0\]` must be \{\"text\": \[…\], .* as in SQuAD"),
     ],
 )
 def test_bad_answers(processor: HatEncoderProcessor, answers: dict[str, Any], message: str) -> None:
@@ -355,6 +357,14 @@ def test_any_stride_that_is_allowed_leaves_room_for_a_long_question(tokenizer: P
     assert len(tokenized([row(LONG, question=LONG)], plain, stride=33)) > 1
     with pytest.raises(ValueError, match=r"`stride` must be .* 0 to below 34, .* and 2 separators; got 34"):
         tokenized([row(LONG, question=LONG)], plain, stride=34)
+
+
+def test_a_dataset_without_rows(processor: HatEncoderProcessor) -> None:
+    rows = Dataset.from_list([row(LONG)]).select([])
+    with pytest.raises(ValueError, match="`dataset` has no rows"):
+        tokenize_questions(rows, processor)
+    with pytest.raises(ValueError, match="`dataset` has no rows"):
+        tokenize_questions(IterableDataset.from_generator(lambda: iter(())), processor)
 
 
 def test_bad_columns_and_padding_side(processor: HatEncoderProcessor) -> None:

@@ -119,6 +119,11 @@ def test_dureader_without_spans():
     assert_answer_stands_there(found)
 
 
+def test_documents_of_dureader_that_are_null_are_passed_over():
+    row = {**DUREADER, "documents": [{"segmented_paragraphs": None}, *DUREADER["documents"]], "answer_docs": [2]}
+    assert normalize(row) == normalize(DUREADER)
+
+
 def test_nearest_span():
     assert nearest_span(["the cat sat", "a dog ran home"], ["The dog ran."]) == ("dog ran", 14)
     assert nearest_span(["the cat sat"], ["blue"]) is None
@@ -134,6 +139,20 @@ def test_nearest_span():
         ({**MARCO, "passages": {"passage_text": [" "]}}, "no passage with text"),
         ({**MARCO, "answers": "Ada"}, "must hold a list of strings"),
         ({**DUREADER, "answer_spans": [[1, 9]]}, "outside of the document's 4 words"),
+        (
+            {**DUREADER, "answer_spans": [[0]]},
+            r"answer_spans: must be the first and the last word of an answer, got \[0\]",
+        ),
+        ({**DUREADER, "answer_spans": [None]}, "'answer_spans' must hold whole numbers"),
+        ({**DUREADER, "answer_spans": [["0", "1"]]}, "'answer_spans' must hold whole numbers"),
+        ({**DUREADER, "answer_spans": 3}, "'answer_spans' must hold a list"),
+        ({**DUREADER, "answer_docs": 3}, "'answer_docs' must hold a list"),
+        ({**DUREADER, "answer_docs": [[1]]}, "'answer_docs' must hold whole numbers"),
+        ({**DUREADER, "answer_spans": None, "segmented_answers": [["a"], None]}, "'segmented_answers' must hold a"),
+        ({**DUREADER, "segmented_question": [None]}, "'segmented_question' must hold a list"),
+        ({**DUREADER, "documents": [{"segmented_paragraphs": None}]}, "no document with text"),
+        ({**DUREADER, "documents": [{"segmented_paragraphs": 3}]}, "'segmented_paragraphs' must hold a list"),
+        ({**DUREADER, "documents": [{"segmented_paragraphs": [["a"], [3]]}]}, "'documents' must hold a list"),
     ],
 )
 def test_bad_rows(row, message):

@@ -1,5 +1,7 @@
 """The readers' processor: words and where they stand, characters, documents, windows, answers, bad input."""
 
+import unicodedata
+
 import pytest
 import torch
 from transformers import AutoProcessor
@@ -47,6 +49,14 @@ def test_a_mark_on_the_last_letter_belongs_to_the_word():
     assert [text[a:b] for a, b in made["context_spans"]] == words
     assert len(made["char_ids"][1]) == max(map(len, words))
     assert made["char_ids"][1][:5] == made["question_char_ids"][1][:5]
+
+
+def test_a_syllable_of_several_jamo_stays_whole():
+    """The tokenizer composes them, and tells of a composed character the place of the first alone."""
+    text = unicodedata.normalize("NFD", "마리안 섬을 오간다")
+    processor = HamReaderProcessor(train_word_level([text]))
+    made = processor(unicodedata.normalize("NFD", "섬"), text, return_spans=True)
+    assert words_of(text, made["context_spans"]) == text.split()
 
 
 def test_what_is_no_character_becomes_the_replacement_character(processor):
@@ -243,6 +253,31 @@ def test_bad_input(processor, arguments, error, message):
 def test_answers_that_are_not_there(processor, text, start):
     with pytest.raises(AnswerNotFoundError, match=r"answers\[0\]"):
         processor(QUESTION, CONTEXT, answers={"text": [text], "answer_start": [start]})
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        {"text": "four", "answer_start": [60]},
+        {"text": ["four"], "answer_start": 60},
+        {"text": "four", "answer_start": 60},
+        {"text": ["four"]},
+        {"answer_start": [60]},
+        {"text": ["four"], "answer_start": []},
+        {"text": [4], "answer_start": [60]},
+        [{"text": ["four"], "answer_start": [60]}],
+        "four",
+    ],
+)
+def test_answers_in_another_form(processor, answers):
+    with pytest.raises(ValueError, match=r'`answers\[0\]` must be \{"text": \[…\], "answer_start": \[…\]\}'):
+        processor(QUESTION, CONTEXT, answers=answers)
+
+
+@pytest.mark.parametrize("answers", [None, {}, {"text": [], "answer_start": []}, {"text": None, "answer_start": None}])
+def test_no_answer(processor, answers):
+    made = processor([QUESTION], [CONTEXT], answers=[answers])
+    assert (made["start_positions"], made["end_positions"]) == ([-1], [-1])
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from datasets import Dataset
 from transformers import pipeline
 
 from hier_models import HamReaderConfig, HamReaderForQuestionAnswering, HamReaderProcessor
@@ -177,6 +178,23 @@ def test_no_span_goes_from_one_document_into_the_next():
 def test_bad_input(read, arguments, error, message):
     with pytest.raises(error, match=message):
         list(read(**arguments))
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 3])
+@pytest.mark.parametrize("bad", [{"question": " ", "context": CONTEXT}, {"q": QUESTION}])
+def test_the_number_of_a_bad_question_in_a_stream(read, batch_size, bad):
+    items = [{"question": QUESTION, "context": CONTEXT}] * 3
+    with pytest.raises(ValueError, match=r"`inputs\[3\]`"):
+        list(read(iter([*items, bad]), batch_size=batch_size))
+
+
+def test_rows_with_a_column_that_is_missing(read):
+    """In a dataset that is null, where other rows have it."""
+    items = [{"question": QUESTION, "context": CONTEXT}, {"question": "Who?", "documents": [OTHER, CONTEXT]}]
+    columns = {name: [item.get(name) for item in items] for name in ("question", "context", "documents")}
+    assert list(read(Dataset.from_dict(columns))) == [read(item) for item in items]
+    with pytest.raises(ValueError, match='`inputs` must have "question" and one of'):
+        read({"question": QUESTION, "context": None, "documents": None})
 
 
 def test_without_a_processor(model):
