@@ -1,7 +1,7 @@
 """The one collator, for every family and for plain encoder-decoder models."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from transformers import BatchEncoding, PreTrainedModel, PreTrainedTokenizerBase, ProcessorMixin
@@ -17,7 +17,7 @@ class HierDataCollator:
     batch, and to one entry at least. Which they are shows in their lengths, or the processor says so. Labels are
     padded on the right whatever the tokenizer's side: decoders count positions from the left and have no mask for a
     prefix, so only there an example in a batch equals the example alone. The counts that `tokenize_documents` adds are
-    left out.
+    left out. A reader's questions and contexts are padded by its processor, `HamReaderProcessor.pad`.
 
     Args:
         processor: A processor that declares `extra_inputs` (name -> what pads it: a number, or one for each number of
@@ -46,6 +46,9 @@ class HierDataCollator:
         max_target_length: int | None = None,
     ) -> None:
         self.tokenizer: PreTrainedTokenizerBase = plain_tokenizer(processor)
+        # A reader's rows hold two texts, the question and its context, and its processor pads both.
+        is_reader = "question_ids" in getattr(processor, "model_input_names", ())
+        self._pad: Callable[..., Any] | None = cast(Any, processor).pad if is_reader else None
         self.extra_inputs: dict[str, Any] = dict(getattr(processor, "extra_inputs", {}))
         self.own_length_inputs: tuple[str, ...] = tuple(getattr(processor, "own_length_inputs", ()))
         if self.tokenizer.pad_token_id is None:
@@ -79,6 +82,10 @@ class HierDataCollator:
             if set(names) != {name for name in feature if name not in COUNT_COLUMNS}:
                 found = f"example 0 has {', '.join(names)}, example {number} has {', '.join(feature)}"
                 raise ValueError(f"the examples of a batch must have the same columns: {found}")
+        if self._pad is not None:
+            rows = [{name: feature[name] for name in names} for feature in features]
+            options: dict[str, Any] = {"padding": self.padding, "pad_to_multiple_of": self.pad_to_multiple_of}
+            return dict(self._pad(rows, max_length=self.max_length, return_tensors="pt", **options))
         columns = {name: [feature[name] for feature in features] for name in names}
         if "input_ids" not in columns:
             raise ValueError(f"examples must have input_ids, got the columns {', '.join(names)}")

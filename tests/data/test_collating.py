@@ -1,9 +1,17 @@
 import pytest
 import torch
 from datasets import Dataset
-from transformers import BartConfig, BartForConditionalGeneration, DataCollatorForSeq2Seq
+from transformers import (
+    BartConfig,
+    BartForConditionalGeneration,
+    DataCollatorForSeq2Seq,
+    Trainer,
+    TrainingArguments,
+)
 
-from hier_models import HierDataCollator
+from hier_models import HamReaderConfig, HamReaderForQuestionAnswering, HamReaderProcessor, HierDataCollator
+from hier_models.data import train_word_level
+from hier_models.models.processing_ham_reader import fit_characters
 from tests.conftest import DOCUMENTS, SUMMARIES, TURNS
 
 
@@ -204,3 +212,23 @@ def test_settings_that_do_not_fit(processor, tokenizer):
             HierDataCollator(tokenizer)
     finally:
         tokenizer.pad_token = pad
+
+
+def test_rows_of_a_reader_are_padded_by_its_processor(tmp_path):
+    texts = ["Marta keeps a bakery.", "Who keeps it?"]
+    processor = HamReaderProcessor(train_word_level(texts), characters=fit_characters(texts))
+    answers = {"text": ["Marta"], "answer_start": [0]}
+    rows = [dict(processor(question, texts[0], answers=answers)) for question in ("Who keeps it?", "Who?")]
+    collator = HierDataCollator(processor)
+    batch = collator(rows)
+    want = processor.pad(rows, return_tensors="pt")
+    assert set(batch) == set(want)
+    assert all(torch.equal(batch[name], want[name]) for name in want)
+    longer = HierDataCollator(processor, padding="max_length", max_length=12)(rows)
+    assert longer["input_ids"].shape == (2, 12)
+    sizes = {"embedding_size": 4, "char_hidden_size": 3, "hidden_size": 4, "attention_depth": 1}
+    config = HamReaderConfig(vocab_size=len(processor.tokenizer), char_vocab_size=processor.char_vocab_size, **sizes)
+    arguments = TrainingArguments(tmp_path, max_steps=1, use_cpu=True, report_to="none", save_strategy="no")
+    model = HamReaderForQuestionAnswering(config)
+    trained = Trainer(model, arguments, train_dataset=Dataset.from_list(rows), data_collator=collator).train()
+    assert trained.global_step == 1
