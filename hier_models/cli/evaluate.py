@@ -264,6 +264,11 @@ def _evaluate_encoder(model: str, data: str, device: str | None, dtype: Dtype, *
         raise MistakeError(f"--device: for an encoder, cpu or what there is; got {device!r}")
     number_format = None if dtype == Dtype.auto else getattr(torch, dtype.value)
     results = run_encoder_evaluation(model, data, **settings, use_cpu=device == "cpu", dtype=number_format)
+    if results["task"] == "reading_comprehension":
+        if not results["total"]:
+            raise MistakeError(f"DATA: no question of {data} has an answer to score against")
+        if without := results["truncation"]["validation"]["questions"] - results["total"]:
+            say(f"{without} questions have no answer and were left out.")
     print(task_class(results["task"]).table(results))
     if left_out := results.get("unlabelled", {}).get("validation", 0):
         say(f"{left_out} rows have no label and were left out.")

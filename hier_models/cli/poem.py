@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from . import options
-from .documents import DATA_SUFFIXES, data_suffix, read_stdin, read_text
+from .documents import DATA_SUFFIXES, data_suffix, is_document, read_stdin, read_text
 from .errors import MistakeError, check_parent, local_path, mistakes, say
 from .jobs import POEMS, output_path, run_job, writes_lines
 from .loading import generation_settings, load_pipeline, required
@@ -90,7 +90,13 @@ def poem(
 def _file(text: str) -> Path | None:
     """The file or folder that TEXT names; None if it is the text itself."""
     path = local_path(text)
-    return path if text and os.path.exists(path) else None  # `Path.exists` refuses texts that are too long for a name
+    if text and os.path.exists(path):  # `Path.exists` refuses texts that are too long for a name
+        return path
+    has_suffix = data_suffix(path) in (*DATA_SUFFIXES, ".txt") or is_document(path)
+    # Verses may have a stroke between them.
+    if text.split() == [text] and (has_suffix or (os.sep in text and os.path.isdir(path.parent))):
+        raise MistakeError(f"TEXT: there is no file or folder {text!r}")
+    return None
 
 
 def _read(text: str | None, file: Path | None) -> str:

@@ -10,9 +10,11 @@ import pytest
 import torch
 from transformers import AutoConfig, Seq2SeqTrainer, Seq2SeqTrainingArguments
 
+from hier_models import HamReaderConfig, HamReaderForQuestionAnswering, HamReaderProcessor
 from hier_models.cli import loading
 from hier_models.cli.errors import MistakeError
 from hier_models.cores import on_cores
+from hier_models.data import train_word_level
 from hier_models.metrics import reference_free_counts, reference_free_scores
 from hier_models.pipelines import SummarizationPipeline
 from tests.cli.commands import expected, jsonl, mistake, run, save_judge, write_jsonl
@@ -207,6 +209,25 @@ def test_evaluate_by_models(checkpoint: str, records: str):
         assert {"bert_score": "judge", "entailment": "judge"}.items() <= scores["settings"].items()
         assert f"BERTScore {scores['bert_score']:.2f}" in " ".join(result.stdout.split())
         assert f"entailed (NLI) {scores['entailment']:.2f}" in " ".join(result.stdout.split())
+
+
+def test_questions_without_an_answer_are_counted():
+    text = "Marta keeps a bakery."
+    processor = HamReaderProcessor(train_word_level([text]))
+    sizes = {"embedding_size": 4, "char_hidden_size": 3, "hidden_size": 4, "attention_depth": 1}
+    config = HamReaderConfig(vocab_size=len(processor.tokenizer), **sizes)
+    HamReaderForQuestionAnswering(config).save_pretrained("reader")
+    processor.save_pretrained("reader")
+    given, none = {"text": ["Marta"], "answer_start": [0]}, {"text": [], "answer_start": []}
+    row = {"question": "Who keeps it?", "context": text}
+    write_jsonl("questions.jsonl", [{**row, "answers": answers} for answers in (given, none, none)])
+    result = run("evaluate", "-m", "reader", "questions.jsonl")
+    assert "total" in result.stdout
+    assert "2 questions have no answer and were left out." in result.stderr
+    write_jsonl("questions.jsonl", [{**row, "answers": none}])
+    refused = run("evaluate", "-m", "reader", "questions.jsonl", code=2)
+    assert "DATA: no question of questions.jsonl has an answer to score against" in refused.stderr
+    assert not refused.stdout
 
 
 def test_queries_are_for_models_that_read_them(checkpoint: str):

@@ -44,6 +44,13 @@ def test_an_empty_text_is_not_the_folder(poet):
     assert "TEXT: " in result.stderr
 
 
+def test_a_file_that_is_not_there_is_no_text(poet):
+    for name in ("letters.jsonl", "春天.txt", "春天.txt.gz", "春天.docx", "./春天", "春/天.md"):
+        assert f"TEXT: there is no file or folder '{name}'" in run("poem", "-m", poet, name, code=2).stderr
+    for text in ("春风/青山", "看 春天.txt"):
+        assert run("poem", "-m", poet, text).stdout
+
+
 def test_keywords_and_candidates(poet):
     result = run("poem", "-m", poet, "-k", "花", "-k", "月", "--candidates", "2", "--num-beams", "3")
     assert [len(line) for line in result.stdout.splitlines()] == [7, 7, 7, 7, 0, 7, 7, 7, 7]
