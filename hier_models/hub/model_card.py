@@ -18,7 +18,7 @@ from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
 from ..checkpoints import is_hub_id
 from ..families import FAMILIES
-from ..pipelines.document_pipeline_hier import task_params
+from ..pipelines.document_pipeline_hier import positions, task_params
 from .auto_classes import auto_class_of, task_of
 
 
@@ -220,12 +220,7 @@ def _generation(model: Any) -> dict[str, Any]:
 
 def _positions(config: Any, task: str | None) -> int | None:
     """How many tokens a source may have; None where it may be of any length."""
-    family = FAMILIES.get(config.model_type)
-    names = ("max_encoder_position_embeddings", "max_position_embeddings")
-    name = next((name for name in names if hasattr(config, name)), None)
-    if family is not None and name in family.unused_by(config):
-        name = None
-    limits = (name and getattr(config, name), task and task_params(config, task).get("max_source_length"))
+    limits = (positions(config, "encoder"), task and task_params(config, task).get("max_source_length"))
     return min((limit for limit in limits if limit), default=None)
 
 

@@ -300,12 +300,7 @@ class DocumentPipeline(HierPipeline):
         return max_source_length
 
     def _positions(self, side: str) -> int | None:
-        """Size of the position table of the encoder or the decoder; None for models with relative positions."""
-        config = self.model.config
-        config = getattr(config, side, config)  # a config made of two has them under these names
-        names = (f"max_{side}_position_embeddings", "max_position_embeddings")
-        values = (getattr(config, name, None) for name in names)
-        return next((int(value) for value in values if value is not None), None)
+        return positions(self.model.config, side)
 
     def _task_params(self, languages: Languages = (None, None)) -> dict[str, Any]:
         """What the model's config says of the task: settings of `generate`, and those named in `task_settings`."""
@@ -385,6 +380,16 @@ def task_params(config: Any, *tasks: str) -> dict[str, Any]:
     """What a model's config says of a task, under the first of its names that says anything."""
     params = getattr(config, "task_specific_params", None) or {}
     return next((dict(params[name]) for name in tasks if params.get(name)), {})
+
+
+def positions(config: Any, side: str) -> int | None:
+    """Size of the position table of the encoder or the decoder; None for models that read any length."""
+    config = getattr(config, side, config)  # a config made of two has them under these names
+    if getattr(config, "body", None) == "gru":  # of HAM, whose other body has positions
+        return None
+    names = (f"max_{side}_position_embeddings", "max_position_embeddings")
+    values = (getattr(config, name, None) for name in names)
+    return next((int(value) for value in values if value is not None), None)
 
 
 def check_generates(model: Any) -> None:

@@ -31,7 +31,7 @@ from ..checkpoints import why_no_checkpoint
 from ..data.tokenizing import plain_tokenizer
 from ..families import FAMILIES
 from ..models.bart_warm_start import grow_positions
-from ..pipelines.document_pipeline_hier import DEFAULT_MAX_NEW_TOKENS, task_params
+from ..pipelines.document_pipeline_hier import DEFAULT_MAX_NEW_TOKENS, positions, task_params
 from .arguments import CHECKPOINTS, ModelArguments, Recipe, RecipeError, mistakes_of, nearest
 from .bart_from_encoder import as_warm_start
 from .twins import FEED_FORWARD, led_from_bart, widen_feed_forward
@@ -234,14 +234,6 @@ def longest_source(config: PretrainedConfig, tokenizer: PreTrainedTokenizerBase)
     """Tell how long an input can be."""
     most = positions(config, "encoder") or tokenizer.model_max_length
     return int(most) if most < 10**9 else None  # tokenizers without a limit say 10**30
-
-
-def positions(config: PretrainedConfig, side: Side) -> int | None:
-    """Tell how many positions a model has."""
-    for name in (f"max_{side}_position_embeddings", "max_position_embeddings"):
-        if getattr(config, name, None) is not None:
-            return int(getattr(config, name))
-    return None
 
 
 def reads_any_length(family: str) -> bool:

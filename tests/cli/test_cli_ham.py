@@ -48,3 +48,13 @@ def test_translations(body):
     found = pipeline("translation", model="run", device="cpu")(DOCUMENTS[0])
     assert printed.split() == found[0]["translation_text"].split()
     assert "d-BLEU" in run("evaluate", "-m", "run", "data.jsonl", "--device", "cpu").stdout
+
+
+def test_the_gru_body_has_no_longest_source():
+    rows = [{"text": text, "summary": summary} for text, summary in zip(DOCUMENTS[:3], SUMMARIES, strict=False)]
+    train("gru", "summarization", "--tokenizer_words", "60", *write(rows), "--max_source_length", "1100")
+    summarize = pipeline("summarization", model="run", device="cpu")
+    text = "A bridge is closed. " * 400
+    for asked in ({}, {"max_source_length": 2000}):
+        (found,) = summarize(text, max_new_tokens=4, truncation=True, return_truncation=True, **asked)
+        assert bool(found["num_truncated_tokens"]) == bool(asked)

@@ -17,11 +17,11 @@ from ...data.packing import PackingReport, pack_documents
 from ...data.tokenizer_training import WITH_MASK, train_byte_level
 from ...data.tokenizing import language_of, plain_text, plain_tokenizer
 from ...models.tokenization_hat_encoder import HatEncoderTokenizer
-from ...pipelines.document_pipeline_hier import highlights
+from ...pipelines.document_pipeline_hier import highlights, positions
 from .. import key_phrases
 from ..arguments import Recipe, RecipeError, check_smallest
 from ..likelihood import READS, OtherSources, perplexity
-from ..models import Processor, positions
+from ..models import Processor
 from .base import Task, as_dicts
 
 

@@ -16,10 +16,11 @@ from ...data.columns import RowFormat
 from ...data.loading import load_rows
 from ...data.tokenizing import cut_texts, plain_tokenizer
 from ...models.text_inputs import NO_LIMIT, longest_text
+from ...pipelines.document_pipeline_hier import positions
 from ..arguments import Recipe, RecipeError
 from ..callbacks import DropoutSchedule
 from ..evaluation import prediction_rows, write_json_lines
-from ..models import Processor, positions
+from ..models import Processor
 from ..smoke_rows import ROWS, task_rows
 from .base import OF_DOCUMENTS, OF_SUMMARIES, Task
 
