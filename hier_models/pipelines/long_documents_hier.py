@@ -28,6 +28,7 @@ CLOSING = "\"'”’“«»)]」』） \u00a0\u202f"  # what may stand behind: c
 LEAST_WORDS = 5  # of a sentence that stands alone
 ENOUGH = 128  # tokens of sentences, to read nothing else
 LEAST_REPEATED = 5  # tokens of a sentence that a page has once
+FURTHER_DOWN = 1.0  # standard deviations of likeness that the last sentence of a page needs beyond the first
 MOST_TIMES = 2  # that a heading stands in a text: a name of who speaks does more often
 _LINE = re.compile(r"\S(?:[^\n]*\S)?")
 # A line of at most ten words without an end; what somebody says, behind a name, is none.
@@ -230,22 +231,33 @@ def parts_of(name: str, value: Any, number: int, count: Callable[[list[str]], li
 
 
 def page_of(
-    paragraphs: list[list[int]], tokenizer: Any, written: Callable[[str], str] = str, processor: Any = None
+    paragraphs: list[list[int]],
+    tokenizer: Any,
+    written: Callable[[str], str] = str,
+    processor: Any = None,
+    room: int | None = None,
+    read: Sequence[str] = (),
 ) -> list[int]:
     """The tokens of paragraphs, without sentences that have no end, and those that are there already.
 
     Sentences are those of a paragraph as it is `written` in the end: of "3. 7" that is "3.7". If none has an end, the
-    paragraphs that are nothing else are kept.
+    paragraphs that are nothing else are kept. Of more tokens than there is room for, the sentences are kept that
+    are most like the document, in sentences as it was read, and rather the first ones.
     """
     given = (paragraphs, tokenizer, written, processor)
-    return _page_of(*given, least=0) or _page_of(*given, least=1)
+    page = _page_of(*given, least=0) or _page_of(*given, least=1)
+    sizes = [len(tokens) for tokens, _ in page]
+    if room is not None and sum(sizes) > room:
+        texts = [text for _, text in page]
+        page = [page[place] for place in best_sentences(texts, sizes, worth_in_page(texts, [*read]), room)] or page
+    return [token for tokens, _ in page for token in tokens]
 
 
 def _page_of(
     paragraphs: list[list[int]], tokenizer: Any, written: Callable[[str], str], processor: Any, least: int
-) -> list[int]:
-    """Keep at least so many sentences of each paragraph."""
-    page: list[int] = []
+) -> list[tuple[tuple[int, ...], str]]:
+    """Tokens and text of each sentence; at least so many of each paragraph."""
+    page: list[tuple[tuple[int, ...], str]] = []
     seen: set[tuple[int, ...]] = set()
     special = set(tokenizer.all_special_ids)
     for ids in paragraphs:
@@ -260,12 +272,18 @@ def _page_of(
             spans.pop()
         until = [letters_decoded[end] for end in token_ends(tokenizer, tokens, decoded, {})]
         ends = [bisect_left(until, letters[end]) + 1 for _, end in spans]
-        for start, end in pairwise([0, *ends]):
+        for (start, end), span in zip(pairwise([0, *ends]), spans, strict=True):
             sentence = tuple(tokens[start:end])
             if len(sentence) < LEAST_REPEATED or sentence not in seen:
-                page += sentence
+                page.append((sentence, text[slice(*span)]))
             seen.add(sentence)
     return page
+
+
+def worth_in_page(sentences: list[str], read: list[str]) -> Any:
+    """What a page's sentences are worth, (sentences,): by how like the document they are, and less further down."""
+    likeness = Words([*read, *sentences]).centrality()[len(read) :]
+    return (likeness - likeness.mean()) / (likeness.std() + 1e-9) - np.linspace(0, FURTHER_DOWN, len(sentences))
 
 
 def relevance(sentences: list[str], query: str) -> Any:
