@@ -11,7 +11,7 @@ from ..models.sentence_splitting import abbreviations
 from ..models.summary_lengths import length_ids
 from ..pipelines.common_words_hier import COMMON_WORDS
 from ..pipelines.document_pipeline_hier import task_params
-from ..pipelines.long_documents_hier import FURTHER_DOWN, LEAST_REPEATED
+from ..pipelines.long_documents_hier import LEAST_REPEATED
 from ..pipelines.salience_hier import CUES, WEIGHTS
 from ..pipelines.summarization_hier import PARAGRAPH, PARAGRAPHS, PART, SummarizationPipeline
 from ..pipelines.summary_rules_hier import MOST_OF_SHORT, NEW_TOKENS
@@ -113,7 +113,6 @@ def _settings(model: Any, processor: Any) -> dict[str, Any]:
         "part": PART,
         "paragraph": PARAGRAPH,
         "least_paragraphs": PARAGRAPHS,
-        "further_down": FURTHER_DOWN,
         "least_repeated": LEAST_REPEATED,
         "only_sentences": own.get("long_documents") == "condense",
         "faithful": bool(own.get("faithful")),

@@ -28,7 +28,6 @@ CLOSING = "\"'”’“«»)]」』） \u00a0\u202f"  # what may stand behind: c
 LEAST_WORDS = 5  # of a sentence that stands alone
 ENOUGH = 128  # tokens of sentences, to read nothing else
 LEAST_REPEATED = 5  # tokens of a sentence that a page has once
-FURTHER_DOWN = 1.0  # standard deviations of likeness that the last sentence of a page needs beyond the first
 MOST_TIMES = 2  # that a heading stands in a text: a name of who speaks does more often
 _LINE = re.compile(r"\S(?:[^\n]*\S)?")
 # A line of at most ten words without an end; what somebody says, behind a name, is none.
@@ -241,15 +240,15 @@ def page_of(
     """The tokens of paragraphs, without sentences that have no end, and those that are there already.
 
     Sentences are those of a paragraph as it is `written` in the end: of "3. 7" that is "3.7". If none has an end, the
-    paragraphs that are nothing else are kept. Of more tokens than there is room for, the sentences are kept that
-    are most like the document, in sentences as it was read, and rather the first ones.
+    paragraphs that are nothing else are kept. Of more tokens than there is room for, the sentences are kept that are
+    most like the others and like those that were `read`.
     """
     given = (paragraphs, tokenizer, written, processor)
     page = _page_of(*given, least=0) or _page_of(*given, least=1)
-    sizes = [len(tokens) for tokens, _ in page]
+    sizes, texts = [len(tokens) for tokens, _ in page], [text for _, text in page]
     if room is not None and sum(sizes) > room:
-        texts = [text for _, text in page]
-        page = [page[place] for place in best_sentences(texts, sizes, worth_in_page(texts, [*read]), room)] or page
+        worth = Words([*read, *texts]).centrality()[len(read) :]
+        page = [page[place] for place in best_sentences(texts, sizes, worth, room)] or page
     return [token for tokens, _ in page for token in tokens]
 
 
@@ -278,12 +277,6 @@ def _page_of(
                 page.append((sentence, text[slice(*span)]))
             seen.add(sentence)
     return page
-
-
-def worth_in_page(sentences: list[str], read: list[str]) -> Any:
-    """What a page's sentences are worth, (sentences,): by how like the document they are, and less further down."""
-    likeness = Words([*read, *sentences]).centrality()[len(read) :]
-    return (likeness - likeness.mean()) / (likeness.std() + 1e-9) - np.linspace(0, FURTHER_DOWN, len(sentences))
 
 
 def relevance(sentences: list[str], query: str) -> Any:

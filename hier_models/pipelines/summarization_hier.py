@@ -45,7 +45,7 @@ from .written_form_hier import is_uncased, moved_places, restore_written_form
 ASKED = (64, 256)  # least and most tokens read of a document for a query, by a model that does not read the query
 ONE_AT_A_TIME = ("streamer", "assistant_model", "prompt_lookup_num_tokens")  # of `generate`, what takes no batch
 PART = 256  # tokens of a document that a paragraph of a page is made of
-PARAGRAPH, PARAGRAPHS = 65, 4  # tokens of a paragraph of a page, on the average, and of how many there is always room
+PARAGRAPH, PARAGRAPHS = 70, 4  # tokens of a paragraph of a page, on the average, and of how many there is always room
 
 
 class SummarizationPipeline(SummaryRules):

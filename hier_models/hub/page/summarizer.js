@@ -267,14 +267,6 @@ function salience(parts, { weights, cues, common }, words) {
   });
 }
 
-/** What a page's sentences are worth: by how like the document they are, and less further down. */
-function worthInPage(sentences, read, furtherDown) {
-  const likeness = centrality(wordCounts([...read, ...sentences])).slice(read.length);
-  const mean = (values) => values.reduce((total, value) => total + value, 0) / values.length, middle = mean(likeness);
-  const deviation = Math.sqrt(mean(likeness.map((value) => (value - middle) ** 2))) + 1e-9;
-  return likeness.map((value, n) => (value - middle) / deviation - furtherDown * n / Math.max(1, sentences.length - 1));
-}
-
 /** What share of the others is lower. */
 function rank(values) {
   values = values.map((value) => Math.round(value * 1e9) / 1e9);
@@ -684,12 +676,12 @@ export class Summarizer {
     }
   }
 
-  /** The tokens of paragraphs, without sentences that have no end, unless there are no others, and those that are there already; of more than there is room for, the best. */
+  /** The tokens of paragraphs, without sentences that have no end, unless there are no others, and those that are there already; of more than there is room for, those most like what was read. */
   page(paragraphs, room = Infinity, read = []) {
     let page = this.sentencesOf(paragraphs, 0);
     if (!page.length) page = this.sentencesOf(paragraphs, 1);
     if (page.reduce((total, { size }) => total + size, 0) > room) {
-      const worth = worthInPage(page.map(({ text }) => text), read, this.settings.further_down);
+      const worth = centrality(wordCounts([...read, ...page.map(({ text }) => text)])).slice(read.length);
       const best = bestSentences(page, worth, room, []);
       if (best.length) page = best.map((place) => page[place]);
     }
