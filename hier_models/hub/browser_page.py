@@ -13,14 +13,14 @@ from ..pipelines.common_words_hier import COMMON_WORDS
 from ..pipelines.document_pipeline_hier import task_params
 from ..pipelines.long_documents_hier import LEAST_REPEATED
 from ..pipelines.salience_hier import CUES, WEIGHTS
-from ..pipelines.summarization_hier import PARAGRAPH, PARAGRAPHS, PART, SummarizationPipeline
+from ..pipelines.summarization_hier import PART, SummarizationPipeline
 from ..pipelines.summary_rules_hier import MOST_OF_SHORT, NEW_TOKENS
 from ..pipelines.written_form_hier import COMMON, NAMES, is_uncased
 from .onnx_export import export_onnx
 from .onnx_running import DECODER, ENCODER, SETTINGS, SHARED
 
 
-VERSION = 4  # that of page/summarizer.js
+VERSION = 3  # that of page/summarizer.js
 SCRIPTS = Path(__file__).parent / "page"
 # Files of onnxruntime-web, and what they are called beside the page: all servers know the type of .js.
 RUNTIME = {
@@ -111,8 +111,6 @@ def _settings(model: Any, processor: Any) -> dict[str, Any]:
         "most_of_short": MOST_OF_SHORT,
         "paragraphs": own.get("paragraphs", 1) if lengths else 1,
         "part": PART,
-        "paragraph": PARAGRAPH,
-        "least_paragraphs": PARAGRAPHS,
         "least_repeated": LEAST_REPEATED,
         "only_sentences": own.get("long_documents") == "condense",
         "faithful": bool(own.get("faithful")),

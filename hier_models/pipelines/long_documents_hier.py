@@ -230,33 +230,22 @@ def parts_of(name: str, value: Any, number: int, count: Callable[[list[str]], li
 
 
 def page_of(
-    paragraphs: list[list[int]],
-    tokenizer: Any,
-    written: Callable[[str], str] = str,
-    processor: Any = None,
-    room: int | None = None,
-    read: Sequence[str] = (),
+    paragraphs: list[list[int]], tokenizer: Any, written: Callable[[str], str] = str, processor: Any = None
 ) -> list[int]:
     """The tokens of paragraphs, without sentences that have no end, and those that are there already.
 
     Sentences are those of a paragraph as it is `written` in the end: of "3. 7" that is "3.7". If none has an end, the
-    paragraphs that are nothing else are kept. Of more tokens than there is room for, the sentences are kept that are
-    most like the others and like those that were `read`.
+    paragraphs that are nothing else are kept.
     """
     given = (paragraphs, tokenizer, written, processor)
-    page = _page_of(*given, least=0) or _page_of(*given, least=1)
-    sizes, texts = [len(tokens) for tokens, _ in page], [text for _, text in page]
-    if room is not None and sum(sizes) > room:
-        worth = Words([*read, *texts]).centrality()[len(read) :]
-        page = [page[place] for place in best_sentences(texts, sizes, worth, room)] or page
-    return [token for tokens, _ in page for token in tokens]
+    return _page_of(*given, least=0) or _page_of(*given, least=1)
 
 
 def _page_of(
     paragraphs: list[list[int]], tokenizer: Any, written: Callable[[str], str], processor: Any, least: int
-) -> list[tuple[tuple[int, ...], str]]:
-    """Tokens and text of each sentence; at least so many of each paragraph."""
-    page: list[tuple[tuple[int, ...], str]] = []
+) -> list[int]:
+    """Keep at least so many sentences of each paragraph."""
+    page: list[int] = []
     seen: set[tuple[int, ...]] = set()
     special = set(tokenizer.all_special_ids)
     for ids in paragraphs:
@@ -271,10 +260,10 @@ def _page_of(
             spans.pop()
         until = [letters_decoded[end] for end in token_ends(tokenizer, tokens, decoded, {})]
         ends = [bisect_left(until, letters[end]) + 1 for _, end in spans]
-        for (start, end), span in zip(pairwise([0, *ends]), spans, strict=True):
+        for start, end in pairwise([0, *ends]):
             sentence = tuple(tokens[start:end])
             if len(sentence) < LEAST_REPEATED or sentence not in seen:
-                page.append((sentence, text[slice(*span)]))
+                page += sentence
             seen.add(sentence)
     return page
 

@@ -7,7 +7,6 @@ from typing import Any
 import torch
 from transformers import GenerationConfig
 
-from .chunking_hier import sentence_spans
 from .copied_words_hier import copied_words, copy_shares
 from .document_pipeline_hier import (
     DEFAULT_MAX_NEW_TOKENS,
@@ -45,7 +44,6 @@ from .written_form_hier import is_uncased, moved_places, restore_written_form
 ASKED = (64, 256)  # least and most tokens read of a document for a query, by a model that does not read the query
 ONE_AT_A_TIME = ("streamer", "assistant_model", "prompt_lookup_num_tokens")  # of `generate`, what takes no batch
 PART = 256  # tokens of a document that a paragraph of a page is made of
-PARAGRAPH, PARAGRAPHS = 70, 4  # tokens of a paragraph of a page, on the average, and of how many there is always room
 
 
 class SummarizationPipeline(SummaryRules):
@@ -67,9 +65,7 @@ class SummarizationPipeline(SummaryRules):
     Models that know lengths (their tokenizer has `[line]`, `[short]` and `[long]`, as that of `mini`) write a line, a
     paragraph or a page: `length`. What writes no good page in one go, as `mini`, says so in its config, with
     `task_specific_params = {"summarization": {"paragraphs": 4}}`: a page is then the short summaries of at most that
-    many parts of the document, with a `query` one. Unless a least length is asked for, it has room for 70 tokens of
-    each, and for 280 in any case, in which the sentences are kept that are most like what was read. `truncation` and
-    `return_copied` have it written in one go.
+    many parts of the document, with a `query` one. `truncation` and `return_copied` have it written in one go.
 
     Models with a processor that knows phrases (Highlight-Transformer) read the key phrases that it finds, or
     `phrases`, for all documents of a call, or for one as its entry "phrases".
@@ -405,24 +401,15 @@ class SummarizationPipeline(SummaryRules):
         settings = self._of_paragraphs(generate_kwargs, pages)
         written = super()._forward({"examples": parts}, **settings)["output_ids"]  # (parts, sequences, target)
         begin = [int(written[0, 0, 0]), self.tokenizer.convert_tokens_to_ids("[long]")]
-        of_pages = zip(written.split([len(page) for page in pages]), pages, map(_form, examples), strict=True)
         rows = [
-            [*begin, *self._page(paragraphs, page, form), self.tokenizer.eos_token_id]
-            for found, page, form in of_pages
-            for paragraphs in found.transpose(0, 1).tolist()
+            [*begin, *page_of(paragraphs, self.tokenizer, form, self.processor), self.tokenizer.eos_token_id]
+            for page, form in zip(written.split([len(page) for page in pages]), map(_form, examples), strict=True)
+            for paragraphs in page.transpose(0, 1).tolist()
         ]
         padded = [torch.tensor(row) for row in rows]
         ids = torch.nn.utils.rnn.pad_sequence(padded, batch_first=True, padding_value=self.tokenizer.pad_token_id)
         ids = ids.reshape(len(examples), -1, ids.shape[-1])  # (batch, sequences, target)
         return {"output_ids": ids, "examples": examples, **self._looked_up(examples, self._pad(examples), ids)}
-
-    def _page(self, paragraphs: list[list[int]], parts: list[Example], form: Callable[[str], str]) -> list[int]:
-        """The tokens of a page, of which there is room for some, unless a least length was asked for."""
-        texts = [as_text(*part.source[:2]) for part in parts]
-        read = [text[start:end] for text in texts for start, end in sentence_spans(text, self.processor)]
-        least, _ = parts[0].notes["share"]
-        room = PARAGRAPH * max(PARAGRAPHS, len(parts)) if least is None else None
-        return page_of(paragraphs, self.tokenizer, form, self.processor, room, read)
 
     def _options(self, input_: Any, phrases: Any, return_phrases: bool, return_copied: bool) -> dict[str, Any]:
         """What the processor is told, and asked for, beside the document."""

@@ -445,28 +445,6 @@ def test_a_page_has_the_sentences_of_pythons(in_node, mini):
     assert [tokenizer.decode(page) for page in found[:2]] == ["bees fly.", "bees fly far and"]
 
 
-@pytest.mark.parametrize("room", [3, 8, 12, 20, 40])
-def test_of_a_page_that_is_too_long_the_sentences_of_pythons_are_left(in_node, mini, room):
-    _, processor = mini
-    tokenizer = processor.tokenizer
-    read = ["Bees fly far.", "The old bridge was closed on Friday.", "Bees rest on the bridge.", "It rained."]
-    paragraphs = [
-        "Bees fly far. It rained.",
-        "The bridge was closed on Friday. Bees rest on it.",
-        "Bees fly on Friday.",
-    ]
-    ids = [tokenizer(text)["input_ids"] for text in paragraphs]
-    code = """(() => {
-        const tokenizer = new own.Tokenizer(JSON.parse(given.tokenizer));
-        return new own.Summarizer(null, {}, tokenizer, given.settings).page(given.ids, given.room, given.read);
-    })()"""
-    settings = browser_page._settings(*mini)
-    given = {"tokenizer": tokenizer.backend_tokenizer.to_str(), "ids": ids, "room": room, "read": read}
-    found = in_node(code, settings=settings, **given)
-    assert found == long_documents_hier.page_of(ids, tokenizer, processor=processor, room=room, read=read)
-    assert len(found) <= room or room == 3  # where nothing is so short, all of it is left
-
-
 @pytest.mark.parametrize("room", [60, 120, 200])
 def test_the_best_sentences_are_those_of_python(in_node, mini, room):
     _, processor = mini

@@ -19,7 +19,6 @@ from hier_models.pipelines.long_documents_hier import (
     parts_of,
     sentences_and_headings,
 )
-from hier_models.pipelines.salience_hier import Words
 from hier_models.pipelines.written_form_hier import restore_written_form
 from tests.conftest import DOCUMENTS, TURNS
 
@@ -517,41 +516,6 @@ def test_numbers_and_abbreviations_end_no_sentence_of_a_page(paragraphs, page):
     tokenizer, written = processor.tokenizer, partial(restore_written_form, document=" ".join(paragraphs))
     ids = page_of([tokenizer(text)["input_ids"] for text in paragraphs], tokenizer, written, processor)
     assert written(tokenizer.decode(ids)) == page.format(*paragraphs)
-
-
-def test_of_too_long_a_page_the_sentences_most_like_the_document_are_left(pages):
-    """In their order; and all of it if none is short enough."""
-    read = ["Bees fly far.", "Bees rest on the bridge.", "The bridge was closed.", "Bees fly over the bridge."]
-    texts = ["It rained. Bees fly far.", "The bridge was closed.", "Bees rest on the bridge."]
-    paragraphs = [pages.tokenizer(text)["input_ids"] for text in texts]
-
-    def page(room):
-        return pages.tokenizer.decode(page_of(paragraphs, pages.tokenizer, room=room, read=read)).replace(" ", "")
-
-    whole = "".join(texts).replace(" ", "")
-    assert page(None) == page(100) == page(2) == whole
-    sentences = ["It rained.", *read[:1], *read[2:0:-1]]
-    sizes = [len(pages.tokenizer(text, add_special_tokens=False)["input_ids"]) for text in sentences]
-    assert page(sum(sizes) - 1) == "".join(sentences[1:]).replace(" ", "")
-    worth = Words([*read, *sentences]).centrality()[len(read) :]
-    assert page(max(sizes) + 1) == sentences[np.argmax(worth)].replace(" ", "")
-
-
-def test_a_page_has_room_for_so_many_tokens_unless_a_least_length_is_asked_for(pages, monkeypatch):
-    monkeypatch.setattr("hier_models.pipelines.summarization_hier.PARAGRAPHS", 1)
-    monkeypatch.setattr("hier_models.pipelines.summarization_hier.PARAGRAPH", 11)
-    pages.model.generation_config.update(min_length=None, min_new_tokens=None)
-    rooms = []
-
-    def noted(*given):
-        rooms.append(given[4])
-        return page_of(*given)
-
-    monkeypatch.setattr("hier_models.pipelines.summarization_hier.page_of", noted)
-    text, one = " ".join(f"Bee number {number} flies far." for number in range(12)), {"length": "long", "num_beams": 1}
-    for asked in ({}, {"max_new_tokens": 30}, {"max_length": 31}, {"max_new_tokens": 30, "min_new_tokens": 9}):
-        pages(text, **one, **asked)
-    assert rooms == [3 * 11, 3 * 11, 3 * 11, None]
 
 
 def test_parts_of_a_page_are_not_cut(pages):

@@ -1,7 +1,7 @@
 // Summaries in the browser, greedily: what the pipeline "summarization" of hier_models does with a HAT-BART whose
 // tokenizer is an uncased WordPiece. `page.json`, which the export writes, says what differs between checkpoints.
 
-export const VERSION = 4;
+export const VERSION = 3;
 
 // Files
 
@@ -224,37 +224,28 @@ function wrap(text, width) {
   return lines;
 }
 
-/** The words of sentences, and how often each stands there. */
-function wordCounts(parts) {
-  return parts.map((part) => {
+/** How much each sentence is worth to a summary: pipelines/salience_hier.py. */
+function salience(parts, { weights, cues, common }, words) {
+  const everywhere = common ? new Set(common) : words;
+  const counts = parts.map((part) => {
     const count = new Map();
-    for (const word of part.normalize("NFC").toLowerCase().match(/[\p{L}\p{N}_]+/gu) ?? []) add(count, word, 1);
+    for (const word of part.normalize("NFC").toLowerCase().match(/[\p{L}\p{N}_]+/gu) ?? []) count.set(word, (count.get(word) ?? 0) + 1);
     return count;
   });
-}
-
-const add = (map, word, value) => map.set(word, (map.get(word) ?? 0) + value);
-const sum = (count, value) => [...count].reduce((total, [word, times]) => total + value(word, times), 0);
-
-/** How much each sentence is like all others, by their words. */
-function centrality(counts) {
-  const documents = new Map(), sums = new Map();
-  for (const count of counts) for (const word of count.keys()) add(documents, word, 1);
+  const documents = new Map(), sums = new Map(), totals = new Map(), add = (map, word, value) => map.set(word, (map.get(word) ?? 0) + value);
+  for (const count of counts) for (const [word, times] of count) {
+    add(documents, word, 1);
+    add(totals, word, times);
+  }
+  const sum = (count, value) => [...count].reduce((total, [word, times]) => total + value(word, times), 0);
   const vectors = counts.map((count) => {
-    const weight = (word, times) => times * Math.log(counts.length / documents.get(word));
+    const weight = (word, times) => times * Math.log(parts.length / documents.get(word));
     const length = Math.max(1e-12, Math.sqrt(sum(count, (word, times) => weight(word, times) ** 2)));
     const vector = new Map([...count].map(([word, times]) => [word, weight(word, times) / length]));
     for (const [word, value] of vector) add(sums, word, value);
     return vector;
   });
-  return vectors.map((vector) => sum(vector, (word, value) => value * sums.get(word)));
-}
-
-/** How much each sentence is worth to a summary: pipelines/salience_hier.py. */
-function salience(parts, { weights, cues, common }, words) {
-  const everywhere = common ? new Set(common) : words, counts = wordCounts(parts), totals = new Map();
-  for (const count of counts) for (const [word, times] of count) add(totals, word, times);
-  const likeness = rank(centrality(counts));
+  const centrality = rank(vectors.map((vector) => sum(vector, (word, value) => value * sums.get(word))));
   const commonness = rank(counts.map((count) => {
     const own = new Map([...count].filter(([word]) => !everywhere.has(word)));
     return sum(own, (word, times) => times * totals.get(word)) / Math.max(1, sum(own, (_, times) => times));
@@ -262,7 +253,7 @@ function salience(parts, { weights, cues, common }, words) {
   return counts.map((count, place) => {
     const end = parts.length - 1 - place;
     const places = [...[2, 8, 30].map((far) => -place / far), ...[3, 30].map((far) => -end / far)].map(Math.exp);
-    const found = [...places, likeness[place], commonness[place], Math.log1p(sum(count, (_, times) => times))];
+    const found = [...places, centrality[place], commonness[place], Math.log1p(sum(count, (_, times) => times))];
     return found.reduce((total, value, n) => total + weights[n] * value, sum(count, (word) => Object.hasOwn(cues, word) ? cues[word] : 0)) / 100;
   });
 }
@@ -623,12 +614,9 @@ export class Summarizer {
     }
     const isPage = length === "long" && settings.paragraphs > 1, { room, parts } = this.read(text, tokens, isPage);
     const given = { ...settings.generation };
-    let pageRoom = Infinity;
     if (length !== undefined) Object.assign(given, { forced_bos_token_id: lengths[length].id, max_new_tokens: lengths[length].most });
     if (isPage) {
       given.forced_bos_token_id = lengths.short.id;
-      const ownLeast = given.min_new_tokens != null || given.min_length;
-      pageRoom = ownLeast ? Infinity : settings.paragraph * Math.max(settings.least_paragraphs, parts.length);
       for (const name of ["max_new_tokens", "min_new_tokens", "min_length"]) if (given[name]) given[name] = Math.floor(given[name] / parts.length);
       given.most = Math.max(1, given.max_new_tokens - 1); // a paragraph ends itself
     }
@@ -642,7 +630,6 @@ export class Summarizer {
       if (isPage) summary = this.page(paragraphs);
       if (!goesOn) break;
     }
-    if (isPage && goesOn) summary = this.page(paragraphs, pageRoom, parts.flatMap((part) => this.sentences(part).map((span) => part.slice(...span))));
     const whole = written(summary), end = Object.keys(lengths).length ? this.wholeSentences(whole, length === "line") : whole;
     const isEnglish = !settings.faithful || !settings.in_english || this.isEnglish(text); // or of a language that is known
     return { summary: end, tokens, limit: room, isEnglish };
@@ -676,20 +663,8 @@ export class Summarizer {
     }
   }
 
-  /** The tokens of paragraphs, without sentences that have no end, unless there are no others, and those that are there already; of more than there is room for, those most like what was read. */
-  page(paragraphs, room = Infinity, read = []) {
-    let page = this.sentencesOf(paragraphs, 0);
-    if (!page.length) page = this.sentencesOf(paragraphs, 1);
-    if (page.reduce((total, { size }) => total + size, 0) > room) {
-      const worth = centrality(wordCounts([...read, ...page.map(({ text }) => text)])).slice(read.length);
-      const best = bestSentences(page, worth, room, []);
-      if (best.length) page = best.map((place) => page[place]);
-    }
-    return page.flatMap(({ tokens }) => tokens);
-  }
-
-  /** Sentences of paragraphs, at least so many of each. */
-  sentencesOf(paragraphs, least) {
+  /** The tokens of paragraphs, without sentences that have no end, unless there are no others, and those that are there already. */
+  page(paragraphs, least = 0) {
     const page = [], seen = new Set();
     for (const ids of paragraphs) {
       const tokens = ids.filter((id) => !this.tokenizer.special.has(id)), cuts = [0];
@@ -698,13 +673,11 @@ export class Summarizer {
       if (!rest.replace(CLOSERS, "")) cuts.push(tokens.length);
       for (let n = 1; n < cuts.length; n++) {
         const sentence = tokens.slice(cuts[n - 1], cuts[n]), key = sentence.join();
-        if (!sentence.length) continue;
-        // "U.S." ends with two short ones.
-        if (sentence.length < this.settings.least_repeated || !seen.has(key)) page.push({ tokens: sentence, text: this.tokenizer.decode(sentence).trim(), size: sentence.length });
+        if (sentence.length < this.settings.least_repeated || !seen.has(key)) page.push(...sentence); // "U.S." ends with two short ones
         seen.add(key);
       }
     }
-    return page;
+    return page.length || least ? page : this.page(paragraphs, 1);
   }
 
   async encode(ids, bos) {
