@@ -93,8 +93,9 @@ def _file(text: str) -> Path | None:
     if text and os.path.exists(path):  # `Path.exists` refuses texts that are too long for a name
         return path
     has_suffix = data_suffix(path) in (*DATA_SUFFIXES, ".txt") or is_document(path)
-    # Verses may have a stroke between them.
-    if text.split() == [text] and (has_suffix or (os.sep in text and os.path.isdir(path.parent))):
+    # Verses may have a stroke between them, or at an end.
+    is_below = os.sep in text.strip(os.sep) and os.path.isdir(path.parent)
+    if text.split() == [text] and (has_suffix or is_below):
         raise MistakeError(f"TEXT: there is no file or folder {text!r}")
     return None
 

@@ -138,7 +138,7 @@ def write_quatrains(
     """Collect the quatrains of a folder of poems, such as the chinese-poetry package's `quantangshi`.
 
     Args:
-        folder: JSON files with `author`, `title` and `paragraphs` in each record; other files are passed over.
+        folder: JSON files with `author`, `title` and `paragraphs` in each record; others are passed over.
         output: JSON lines to write, with the dynasty `d` (from a file's name, poet.tang.0.json), author `a`, title `t`
             and lines `l` of each quatrain. Repeated ones are written once.
         simplify: Whether to change traditional characters into simplified ones, with OpenCC.

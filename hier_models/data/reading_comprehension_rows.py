@@ -163,9 +163,11 @@ def _read_dureader(form: ReadingFormat, row: Mapping[str, Any]) -> dict[str, Any
     documents = [" ".join(tokens) for tokens in chosen]
     if not any(text.strip() for text in documents):
         raise BadRecord(f"column {form.context!r} has no document with text")
-    spans, of_documents = _list(row, "answer_spans"), _numbers("answer_docs", _list(row, "answer_docs"))
+    spans, of_documents = list[Any](), list[int]()
+    if form.named_paragraphs:
+        spans, of_documents = _list(row, "answer_spans"), _numbers("answer_docs", _list(row, "answer_docs")[:1])
     asked = " ".join(words)
-    if not form.named_paragraphs or not spans or not of_documents or of_documents[0] not in places:
+    if not spans or not of_documents or of_documents[0] not in places:
         answers = row.get("segmented_answers")
         if not isinstance(answers, list):
             answers = []
@@ -191,9 +193,9 @@ def _list(row: Mapping[str, Any], name: str) -> list[Any]:
 
 
 def _numbers(name: str, value: Any) -> list[int]:
-    if not isinstance(value, list) or not all(isinstance(number, int) for number in value):
+    if not isinstance(value, list) or not all(isinstance(n, int | float) and n == n // 1 for n in value):
         raise wrong_type(name, value, "whole numbers")
-    return value
+    return [int(number) for number in value]
 
 
 def _recall(tokens: Sequence[str], words: Sequence[str]) -> float:

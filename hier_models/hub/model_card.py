@@ -152,8 +152,10 @@ def card_details(card: CardDetails | Mapping[str, Any] | None) -> CardDetails:
     for name, value in given.items():
         if name in ("hyperparameters", "metrics"):
             continue
-        values = value if name in ("language", "datasets", "tags") and isinstance(value, list | tuple) else [value]
-        if not all(isinstance(each, str) for each in values):
+        is_list = isinstance(value, list | tuple)
+        if (is_list and name not in ("language", "datasets", "tags")) or isinstance(value, Mapping):
+            raise ValueError(f"`card` needs one text as {name}, got {value!r}.")
+        if not all(isinstance(each, str) for each in (value if is_list else [value])):
             raise ValueError(f"`card` needs text as {name}, got {value!r}; quote it, as YAML takes no for False.")
     for name, value in given.get("metrics", {}).items():
         try:

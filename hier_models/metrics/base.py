@@ -59,6 +59,8 @@ class TextsMetric(NumbersMetric, ABC):
 
     def add(self, *, prediction: Any = None, reference: Any = None, **kwargs: Any) -> None:
         """Add one text."""
+        # As `evaluate.combine` names them.
+        prediction, reference = kwargs.pop("predictions", prediction), kwargs.pop("references", reference)
         super().add(prediction=prediction, reference=_targets(0, reference), **kwargs)
 
     def add_batch(self, *, predictions: Any = None, references: Any = None, **kwargs: Any) -> None:

@@ -133,7 +133,7 @@ def _replace_layers(model: Any) -> None:
     for name in linear:  # one by one, so that the weights of each are let go of
         if min((module := model.get_submodule(name)).weight.shape) >= LEAST:
             model.set_submodule(name, Int8Linear(module))
-    if table is not None and min(table.shape) >= LEAST:
+    if table is not None and table.dtype != torch.int8 and min(table.shape) >= LEAST:
         _replace_table(model, table, tied)
     for module in model.modules():
         if is_faster_in_bfloat16 is not None and is_faster_in_bfloat16(module):

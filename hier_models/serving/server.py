@@ -76,7 +76,7 @@ class Asked(BaseModel):
         parts = [given[0]] if isinstance(given[0], str) else given[0]
         if not any(str(part["content"] if isinstance(part, dict) else part).strip() for part in parts):
             raise ValueError("the document is empty; there is nothing to summarize")
-        if self.page_starts is not None and self.text is None:
+        if self.page_starts and self.text is None:
             raise ValueError("page_starts goes with `text`, whose characters it counts; leave it out")
         return self
 

@@ -47,7 +47,7 @@ def test_an_empty_text_is_not_the_folder(poet):
 def test_a_file_that_is_not_there_is_no_text(poet):
     for name in ("letters.jsonl", "春天.txt", "春天.txt.gz", "春天.docx", "./春天", "春/天.md"):
         assert f"TEXT: there is no file or folder '{name}'" in run("poem", "-m", poet, name, code=2).stderr
-    for text in ("春风/青山", "看 春天.txt"):
+    for text in ("春风/青山", "看 春天.txt", "春天。/", "/春风"):
         assert run("poem", "-m", poet, text).stdout
 
 

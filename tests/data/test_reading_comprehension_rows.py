@@ -119,6 +119,11 @@ def test_dureader_without_spans():
     assert_answer_stands_there(found)
 
 
+@pytest.mark.parametrize("own", [[1, None], [1.0]])
+def test_the_first_document_of_dureaders_answer_counts(own):
+    assert normalize({**DUREADER, "answer_docs": own}) == normalize(DUREADER)
+
+
 def test_documents_of_dureader_that_are_null_are_passed_over():
     row = {**DUREADER, "documents": [{"segmented_paragraphs": None}, *DUREADER["documents"]], "answer_docs": [2]}
     assert normalize(row) == normalize(DUREADER)

@@ -515,6 +515,8 @@ def test_what_cannot_be_exported(tiny_model, processor, tokenizer, tmp_path):
         ({"hyperparameters": "many"}, "names and values as hyperparameters, got 'many'"),
         ({"language": False}, "text as language, got False; quote it"),
         ({"datasets": 5}, "text as datasets, got 5; quote it"),
+        ({"license": ["mit"]}, r"one text as license, got \['mit'\]\."),
+        ({"limits": {"a": "b"}}, r"one text as limits, got {'a': 'b'}\."),
         ({"tags": ["news", 5]}, r"text as tags, got \['news', 5\]; quote it"),
         ({"license": ["mit"]}, r"text as license, got \['mit'\]"),
     ):

@@ -2,6 +2,7 @@ import os
 from importlib.metadata import version
 from pathlib import Path
 
+import evaluate
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -188,3 +189,11 @@ print(metric.compute(predictions=["a b"], references=["a c"])["rouge1"])
     done = forks.run(code, hier_models.metrics.rouge.__file__, env=environment, libraries="torch")
     assert done.returncode == 0, done.stderr
     assert done.stdout.split()[-1] == "0.5"
+
+
+@pytest.mark.parametrize("metric", [Rouge, RougeSu, Bleu])
+def test_a_text_can_be_added_to_a_combination(metric):
+    combined = evaluate.combine([metric()])
+    combined.add("the cat sat on the mat", "the cat sat on it")
+    expected = metric().compute(predictions=["the cat sat on the mat"], references=["the cat sat on it"])
+    assert combined.compute() == expected

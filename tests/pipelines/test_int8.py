@@ -496,6 +496,21 @@ def test_tokens_are_looked_up_in_int8(always, name, stored):
 
 
 @pytest.mark.parametrize("name", CASES)
+def test_what_is_int8_already_stays_as_it_is(always, name):
+    case = CASES[name]
+    once = to_int8(make_model(case, std=0.1))
+    twice = to_int8(copy.deepcopy(once))
+    ids = torch.arange(len(once.get_input_embeddings().weight))
+    batch = collate(case, [case.make_document(17, 0), case.make_document(12, 1)])
+    inputs = case.inputs(batch, torch.randint(5, 50, (2, 6), generator=torch.Generator().manual_seed(1)))
+    with torch.no_grad():
+        assert torch.equal(twice.get_input_embeddings()(ids), once.get_input_embeddings()(ids))
+        assert torch.equal(twice(**inputs).logits, once(**inputs).logits)
+    saved = twice.state_dict()
+    assert all(torch.equal(saved[name], weight) for name, weight in once.state_dict().items())
+
+
+@pytest.mark.parametrize("name", CASES)
 def test_what_is_looked_up_is_saved_as_float32(always, name):
     """Once, under all of its names."""
     model = make_model(CASES[name], std=0.1)
