@@ -14,7 +14,7 @@ import typer
 from ..checkpoints import MINI_NAME
 from ..journal import Journal, digest
 from . import options
-from .errors import MistakeError, check_folder, first_paragraph, local_path, mistakes, say, state
+from .errors import MistakeError, check_output_folder, first_paragraph, local_path, mistakes, say, state
 from .extractive import is_extractive
 from .jobs import alone, check_all_sources, make_texts, write_texts
 from .loading import (
@@ -162,7 +162,7 @@ def analyze(
 
 def _check_output(output: Path, data: str, files: Mapping[str, str]) -> None:
     """Refuse a folder that cannot be written, and files of the user's that the report would write over."""
-    check_folder(output, "--output", data)
+    check_output_folder(output, "--output", data)
     written = {output.resolve() / name for name in (*REPORT_FILES, ENTROPY_FILE)}
     for what, path in (("DATA", data), *(("--predictions", file) for file in files.values())):
         if local_path(path).resolve() in written:

@@ -77,7 +77,7 @@ def check_not_the_data(file: Path, option: str, data: Path) -> None:
         raise MistakeError(f"{option}: {file} lies in the folder of the data; give a file elsewhere")
 
 
-def check_folder(folder: Path, option: str, data: str) -> None:
+def check_output_folder(folder: Path, option: str, data: str) -> None:
     """Refuse a folder that cannot be made, or whose files would be read as a part of the data."""
     if folder.exists() and not folder.is_dir():
         raise MistakeError(f"{option}: {folder} is a file; give a folder")

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from . import options
-from .errors import MistakeError, check_folder, given, local_path, mistakes, say
+from .errors import MistakeError, check_output_folder, given, local_path, mistakes, say
 from .loading import given_only
 from .options import OptionsKnown, command
 from .predictions import (
@@ -46,7 +46,7 @@ def judge(
     if len(files) != 2 or output is None:
         raise MistakeError(f"give two systems' summaries with -p (got {len(files)}) and a folder with -o; or --votes")
     check_predictions(files)
-    check_folder(output, "--output", data)
+    check_output_folder(output, "--output", data)
     summaries_of = read_predictions(files)
     # References only where predictions have them, which tells whether they are of the same documents.
     on_hub = given_only(config_name=config_name, revision=revision)

@@ -76,6 +76,14 @@ def _targets(number: int, reference: Any) -> list[Any]:
     return targets
 
 
+def stemmed(words: Callable[[str], list[str]], mode: str = "NLTK_EXTENSIONS") -> Callable[[str], list[str]]:
+    """What makes stems of the words of a text, as rouge-score does: Porter's, of words of more than three letters."""
+    from nltk.stem.porter import PorterStemmer  # comes with rouge-score
+
+    stem = PorterStemmer(mode).stem
+    return lambda text: [stem(word, to_lowercase=False) if len(word) > 3 else word for word in words(text)]
+
+
 def with_targets(predictions: Sequence[str], references: Sequence[list[str]]) -> Iterator[tuple[str, list[str]]]:
     """Each prediction with its references, of which there is at least one."""
     for number, (prediction, targets) in enumerate(zip(predictions, references, strict=True)):

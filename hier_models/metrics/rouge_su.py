@@ -1,12 +1,11 @@
 """ROUGE-SU4: skip-bigrams and single words, the numbers of ROUGE-1.5.5, with every setting that moves them stated."""
 
-import functools
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .base import ROUGE_PAPER, TextsMetric, function_name, version_of, with_targets
+from .base import ROUGE_PAPER, TextsMetric, function_name, stemmed, version_of, with_targets
 
 
 _WORD = re.compile(r"[A-Za-z0-9]+")
@@ -87,12 +86,7 @@ def _words(tokenizer: Words | None, use_stemmer: bool) -> Words:
     """The function that makes words of a text."""
     # Lower case of ASCII only, as in the script: other letters end a word, whatever their lower case is.
     plain = tokenizer or (lambda text: [word.lower() for word in _WORD.findall(text)])
-    if not use_stemmer:
-        return plain
-    from nltk.stem.porter import PorterStemmer  # comes with rouge-score, which stems with it too
-
-    stem = functools.partial(PorterStemmer(PorterStemmer.MARTIN_EXTENSIONS).stem, to_lowercase=False)
-    return lambda text: [stem(word) if len(word) > 3 else word for word in plain(text)]
+    return stemmed(plain, "MARTIN_EXTENSIONS") if use_stemmer else plain
 
 
 def _units(words: Sequence[str], distance: int | None) -> Units:

@@ -11,7 +11,6 @@ import ctypes
 import functools
 import time
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import torch
@@ -157,7 +156,7 @@ def _replace_table(model: Any, table: torch.Tensor, names: list[str]) -> None:
         module.weight = nn.Buffer(numbers)  # no parameter, whose type would be taken for the model's
         module.weight_scale = nn.Buffer(scale, persistent=False)
         module.register_forward_hook(_scale)
-    model.register_state_dict_post_hook(partial(_save_table, names=names))
+    model.register_state_dict_post_hook(functools.partial(_save_table, names=names))
 
 
 def _scale(module: nn.Module, inputs: Any, looked_up: torch.Tensor) -> torch.Tensor:

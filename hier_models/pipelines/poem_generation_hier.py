@@ -179,13 +179,14 @@ class PoemGenerationPipeline(HierPipeline):
             raise ValueError(f"A poem's input must be a string or a dictionary, got {type(text).__name__}.")
         text = unicodedata.normalize("NFC", text)
         keywords: list[str] = self.processor.poem_keywords.extract(text, LINES, self._usable)
+        unknown = "".join(self.processor.unknown_characters(text))
         if not keywords:
-            unknown = "".join(self.processor.unknown_characters(text))
             reason = f"the characters {unknown} are not in the vocabulary" if unknown else "it has only function words"
             raise ValueError(f"`text` has no word that could be a keyword ({reason}): {text[:60]!r}.")
         if _LETTERS.search(text):
             self._say_once("letters", LATIN, logger)
-        if lost := [word for word in self.processor.poem_keywords.extract(text, LINES) if not self._usable(word)]:
+        found = self.processor.poem_keywords.extract(text, LINES) if unknown else []
+        if lost := [word for word in found if not self._usable(word)]:
             self._say_once("unknown", f"{UNKNOWN} {' '.join(lost)}", logger)
         return keywords
 
