@@ -22,6 +22,7 @@ from hier_models import (
     TopDownTransformerConfig,
     TopDownTransformerForConditionalGeneration,
 )
+from hier_models.models.local_attention import _attend_locally, _packed_on_gpu
 
 
 BOS, PAD, EOS = 0, 1, 2
@@ -457,3 +458,18 @@ def collate(case: Case, documents: list[Document], side: str = "right", extra: i
             padding = [case.pad_values.get(name, 0)] * missing
             batch[name].append(values + padding if side == "right" else padding + values)
     return {name: torch.tensor(rows) for name, rows in batch.items()}
+
+
+def local_attention(
+    query: torch.Tensor,  # (batch, heads, tokens, head_dim)
+    key: torch.Tensor,
+    value: torch.Tensor,
+    window: int,
+    attention_mask: torch.Tensor | None = None,  # (batch, tokens)
+    dropout: float = 0.0,
+    scale: float | None = None,
+) -> torch.Tensor:
+    """Attend in a window as the layer does, without its projections."""
+    scale = query.shape[-1] ** -0.5 if scale is None else scale
+    mask = None if attention_mask is None else _packed_on_gpu(attention_mask.bool())
+    return _attend_locally(query, key, value, window, mask, dropout, scale)

@@ -6,9 +6,8 @@ import pytest
 import torch
 from transformers import PreTrainedModel, pipeline
 
-from hier_models.models.local_attention import local_attention
 from hier_models.models.torch_kernels import windowed_flash_works
-from tests.cases import CASES, EOS, Case, collate, make_model
+from tests.cases import CASES, EOS, Case, collate, local_attention, make_model
 from tests.conftest import DOCUMENTS
 
 

@@ -95,44 +95,6 @@ def create_local_attention_mask(
     )
 
 
-def local_attention(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    window: int,
-    attention_mask: torch.Tensor | None = None,
-    dropout: float = 0.0,
-    scale: float | None = None,
-) -> torch.Tensor:
-    """Scaled dot product attention of every token to `window / 2` tokens on each side and to itself.
-
-    Exact, forwards and backwards, with time and memory linear in the number of tokens. The fast path is for documents
-    with padding only at their ends, and on a GPU for half precision without dropout.
-
-    Source: section 2.1, appendix B.1.
-
-    Args:
-        query: (batch, heads, tokens, head_dim).
-        key: (batch, heads, tokens, head_dim).
-        value: (batch, heads, tokens, head_dim).
-        window: neighbours that a token attends to, half on each side; even. One larger than the document is fine:
-            attention is then full.
-        attention_mask: (batch, tokens), true or 1 for tokens, false or 0 for padding.
-        dropout: probability of leaving out an attention weight.
-        scale: factor of the scores, by default one over the square root of `head_dim`.
-
-    Returns:
-        (batch, heads, tokens, head_dim). What stands at padding means nothing.
-
-    Raises:
-        ValueError: if the shapes do not fit, or `window` is odd or less than 2.
-    """
-    _check(query, key, value, window, attention_mask)
-    scale = query.shape[-1] ** -0.5 if scale is None else scale
-    mask = None if attention_mask is None else _packed_on_gpu(attention_mask.bool())
-    return _attend_locally(query, key, value, window, mask, dropout, scale)
-
-
 def _attend_locally(
     query: torch.Tensor,  # (batch, heads, tokens, head_dim)
     key: torch.Tensor,
@@ -193,23 +155,6 @@ def _attend_packed(
         everywhere = attended.new_zeros(batch * tokens, heads, head_dim)
         attended = everywhere.index_copy(0, packing.places, attended)
     return attended.view(batch, tokens, heads, head_dim).transpose(1, 2)
-
-
-def _check(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, window: int, attention_mask: torch.Tensor | None
-) -> None:
-    if query.dim() != 4 or not query.shape == key.shape == value.shape:
-        raise ValueError(
-            "`query`, `key` and `value` must have one shape, (batch, heads, tokens, head_dim), got "
-            f"{tuple(query.shape)}, {tuple(key.shape)} and {tuple(value.shape)}."
-        )
-    if window < 2 or window % 2:
-        raise ValueError(f"`window` must be even and at least 2, half of it on each side, got {window}.")
-    if attention_mask is not None and attention_mask.shape != (query.shape[0], query.shape[2]):
-        raise ValueError(
-            f"`attention_mask` must be (batch, tokens) = {(query.shape[0], query.shape[2])}, got "
-            f"{tuple(attention_mask.shape)}."
-        )
 
 
 def _document_spans(query: torch.Tensor, attention_mask: torch.Tensor | None) -> list[tuple[int, int]] | None:

@@ -16,7 +16,7 @@ from hier_models.models import kernels as compiled_kernels
 from hier_models.models import local_attention as module
 from hier_models.models.attention_products import cpu_has
 from hier_models.models.bart_body import attend
-from hier_models.models.local_attention import local_attention
+from tests.cases import local_attention
 from tests.conftest import ROOT
 
 

