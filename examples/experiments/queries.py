@@ -246,7 +246,7 @@ def scores(folder: Path, output: Path, names: list[str]) -> None:
         for kind in ("stories", "meetings"):
             places = [place for place, row in enumerate(rows) if row["kind"] == kind]
             references = [rows[place]["answers"] for place in places]
-            found, _ = score_documents([texts[place] for place in places], references, True, "punkt")
+            found, _ = score_documents([texts[place] for place in places], references)
             cells.append(" / ".join(f"{np.mean(found[f'rouge{which}']):.1f}" for which in ("1", "2", "Lsum")))
         words = np.mean([len(text.split()) for text in texts])
         print(f"| {name.partition('=')[0]} | {cells[0]} | {cells[1]} | {words:.0f} |", flush=True)

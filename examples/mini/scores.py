@@ -229,7 +229,7 @@ def main() -> None:
             references = [row["summary"] for row in rows]
             written = entries[name, domain]
             texts = [entry["summary"] for entry in written]
-            rouge, _ = score_documents(texts, references, True, "punkt")
+            rouge, _ = score_documents(texts, references)
             scores[domain, name] = DocumentScores(list(map(str, range(len(rows)))), means(rouge))
             bert = f"{bert_scores(texts, references):.1f}" if arguments.bert else ""
             other = " | ".join(cell(key, value) for key, value in quality(rows, written).items())

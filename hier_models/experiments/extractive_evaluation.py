@@ -18,7 +18,6 @@ def run_extractive_evaluation(
     *,
     predictions_file: str | os.PathLike[str] | None = None,
     results_file: str | os.PathLike[str] | None = None,
-    use_stemmer: bool = True,
     bert_score: str | None = None,
     nli: str | None = None,
     device: str | None = None,
@@ -30,7 +29,6 @@ def run_extractive_evaluation(
         dataset: Documents with `summary`, from `load_documents`; of several references (`references`) the best counts.
         predictions_file: JSON lines to write the summaries to: `id` if there is one, `summary`, `reference`.
         results_file: JSON file to write what is returned to.
-        use_stemmer: Whether ROUGE compares stems.
         bert_score: Also give BERTScore with this encoder; see `hier_models.metrics.bert_scores`.
         nli: Also judge the summaries with this model of inference; see `hier_models.metrics.entailment_scores`.
         device: Where these two run; "cpu" if None.
@@ -47,7 +45,7 @@ def run_extractive_evaluation(
     documents = all_rows(dataset)
     references = references_of(documents)
     summaries = [summarizer(document) for document in logging.tqdm(documents, desc="Summarizing")]
-    scores, settings = score_summaries(summaries, references, use_stemmer)
+    scores, settings = score_summaries(summaries, references)
     asked: dict[str, Any] = {"bert_score": bert_score, "nli": nli, "language": summarizer.language}
     of_models, judges = scores_of_models(documents, summaries, references, **asked, device=device or "cpu")
     scores |= {name: sum(values) / len(values) for name, values in of_models.items()}

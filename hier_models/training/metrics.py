@@ -1,7 +1,7 @@
 """The `compute_metrics` of `Seq2SeqTrainer`, for summaries."""
 
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,9 +15,6 @@ from ..metrics import Rouge, RougeSu
 def compute_summarization_metrics(
     eval_prediction: EvalPrediction | tuple[Any, Any],
     tokenizer: PreTrainedTokenizerBase | ProcessorMixin,
-    *,
-    use_stemmer: bool = True,
-    sentence_splitter: str | Callable[[str], list[str]] = "punkt",
 ) -> dict[str, float]:
     """Score generated summaries; bind the tokenizer with `functools.partial` to make it Trainer's `compute_metrics`.
 
@@ -28,8 +25,6 @@ def compute_summarization_metrics(
         eval_prediction: Generated token ids (documents, length) and labels (documents, length); either may be filled
             up with -100 or the padding token, and the predictions may be the first of a tuple.
         tokenizer: Decodes them; a processor is taken for its tokenizer.
-        use_stemmer: Whether ROUGE compares stems.
-        sentence_splitter: Where rougeLsum's sentences end; see `hier_models.metrics.Rouge`.
 
     Returns:
         `rouge1`, `rouge2`, `rougeL`, `rougeLsum`, `rougeSU4`: mean F1 **times 100**; `gen_len`: mean number of
@@ -44,7 +39,7 @@ def compute_summarization_metrics(
     if len(predictions) != len(labels):
         raise ValueError(f"eval_prediction: {len(predictions)} predictions but {len(labels)} labels")
     summaries, references = (decode(ids, text_tokenizer) for ids in (predictions, labels))
-    scores, _ = score_summaries(summaries, references, use_stemmer, sentence_splitter)
+    scores, _ = score_summaries(summaries, references)
     return {**scores, "gen_len": mean_length(predictions, text_tokenizer)}
 
 
@@ -56,28 +51,22 @@ def first_of_tuples(eval_prediction: EvalPrediction | tuple[Any, Any]) -> tuple[
 
 
 def score_summaries(
-    summaries: Sequence[str],
-    references: Sequence[str] | Sequence[Sequence[str]],
-    use_stemmer: bool = True,
-    sentence_splitter: str | Callable[[str], list[str]] = "punkt",
+    summaries: Sequence[str], references: Sequence[str] | Sequence[Sequence[str]]
 ) -> tuple[dict[str, float], dict[str, Any]]:
     """Score summaries with every ROUGE that the papers report."""
-    found, settings = score_documents(summaries, references, use_stemmer, sentence_splitter)
+    found, settings = score_documents(summaries, references)
     return {name: sum(values) / len(values) for name, values in found.items()}, settings
 
 
 def score_documents(
-    summaries: Sequence[str],
-    references: Sequence[str] | Sequence[Sequence[str]],
-    use_stemmer: bool = True,
-    sentence_splitter: str | Callable[[str], list[str]] = "punkt",
+    summaries: Sequence[str], references: Sequence[str] | Sequence[Sequence[str]]
 ) -> tuple[dict[str, list[float]], dict[str, Any]]:
     """Score each summary by itself; the means are what `score_summaries` gives."""
     # Of other scripts rouge-score's own tokenizer, which the papers use, keeps nothing.
     others = {"tokenizer": words_of} if _is_another_script(references) else {}
-    texts = {"predictions": summaries, "references": references, "use_stemmer": use_stemmer, "use_aggregator": False}
+    texts = {"predictions": summaries, "references": references, "use_stemmer": True, "use_aggregator": False}
     rouge, skip_bigrams = Rouge(), RougeSu()
-    scores = rouge.compute(**texts, **others, sentence_splitter=sentence_splitter)
+    scores = rouge.compute(**texts, **others, sentence_splitter="punkt")
     scores["rougeSU4"] = skip_bigrams.compute(**texts, **others, several_references="best")["rougeSU4"]
     settings = {**rouge.settings, "aggregation": "mean F1 over documents"}
     settings["rougeSU4"] = {**skip_bigrams.settings, "aggregation": "mean over documents"}

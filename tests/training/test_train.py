@@ -1146,11 +1146,8 @@ def test_evaluation_writes_whole_summaries_where_nobody_says_how_long(tiny_model
 def test_evaluation_serves_plain_models(bart, tokenizer):
     model, _ = bart
     documents = Dataset.from_dict({"text": DOCUMENTS, "summary": SUMMARIES})
-    results = run_evaluation(
-        model, tokenizer, documents, max_length=10, sentence_splitter="newline", use_stemmer=False
-    )
+    results = run_evaluation(model, tokenizer, documents, max_length=10)
     assert results["truncation"]["truncated_documents"] > 0  # cut to the model's 64 positions
-    assert results["settings"]["sentence_splitter"] == "newline"
     with pytest.raises(ValueError, match="dataset must have a column 'summary' to score against, got text"):
         run_evaluation(model, tokenizer, documents.remove_columns("summary"))
 

@@ -203,8 +203,6 @@ def run_evaluation(
     predictions_file: str | os.PathLike[str] | None = None,
     results_file: str | os.PathLike[str] | None = None,
     scores_file: str | os.PathLike[str] | None = None,
-    use_stemmer: bool = True,
-    sentence_splitter: str | Callable[[str], list[str]] = "punkt",
     importance: Importance | None = None,
     num_proc: int | None = None,
     max_target_length: int | None = None,
@@ -233,8 +231,6 @@ def run_evaluation(
         predictions_file: JSON lines to write the summaries to: `id` if there is one, `summary`, `reference`.
         results_file: JSON file to write what is returned to.
         scores_file: JSON file to write the scores of each document to, as `DocumentScores`.
-        use_stemmer: Whether ROUGE compares stems.
-        sentence_splitter: Where rougeLsum's sentences end; see `hier_models.metrics.Rouge`.
         importance: For a Top-Down Transformer with `pooling="importance"`, where the weights of tokens come from: an
             `ImportanceTagger` (the paper's AdaPool), or "oracle", the references (OracleAdaPool).
         num_proc: Processes that tokenize.
@@ -293,7 +289,7 @@ def run_evaluation(
             predictions = tokenizer(summaries)["input_ids"]
         if max_target_length is not None:
             of_labels, found = perplexities(model, processor, inputs, cast(Any, trainer.args))
-    rouge, rouge_settings = score_documents(summaries, references, use_stemmer, sentence_splitter)
+    rouge, rouge_settings = score_documents(summaries, references)
     asked: dict[str, Any] = {"bert_score": bert_score, "nli": nli, "device": model.device}
     of_models, judges = scores_of_models(documents, summaries, references, **asked, language=language_of(processor))
     rouge |= of_models
