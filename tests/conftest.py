@@ -365,3 +365,11 @@ def compiled(build: Any, compiler: None, tmp_path_factory: pytest.TempPathFactor
     library = tmp_path_factory.mktemp("kernel") / "kernels.so"
     assert build.compile_kernels(ROOT / build.FOLDER, library)
     return ctypes.CDLL(str(library))
+
+
+def document_frequency(extractor: Any, phrase: str) -> int:
+    """In how many documents of its corpus a KeyPhraseExtractor has found a phrase; 0 where it is not kept."""
+    keys, bounds = extractor._candidates(phrase, None)
+    whole = keys[(bounds == (0, len(phrase))).all(axis=1)]
+    assert len(whole) == 1
+    return int(extractor._frequencies(whole)[0])

@@ -254,19 +254,6 @@ class KeyPhraseExtractor(RankedPhrases, name=TF_IDF):
         self.documents, self.uncounted, self._keys, self._counts = documents, table.uncounted, keys, counts
         return self
 
-    def document_frequency(self, phrase: str) -> int:
-        """Tell in how many documents of the corpus a phrase is; 0 where it is not kept."""
-        words = split_words(phrase)[0]
-        keys, bounds = self._candidates(phrase, None)
-        whole = [key for key, (start, end) in zip(keys, bounds, strict=True) if len(split_words(phrase[start:end])[0])
-                 == len(words)]  # fmt: skip
-        if not whole:
-            raise ValueError(
-                f"`phrase` must be {' or '.join(map(str, self.lengths))} words side by side without a stopword, got "
-                f"{phrase!r}"
-            )
-        return int(self._frequencies(np.array(whole[:1], dtype=np.uint64))[0])
-
     def _scores(self, text: str, ranges: Sequence[tuple[int, int]] | None, candidates: Candidates) -> Array:
         if not self.documents:
             raise ValueError("the KeyPhraseExtractor is not fitted; give its `fit` the documents of a corpus")
