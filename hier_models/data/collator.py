@@ -28,8 +28,6 @@ class HierDataCollator:
         padding: True or "longest" pads to the longest example of the batch, "max_length" to `max_length`.
         max_length: Tokens to pad sources to, with `padding="max_length"`.
         pad_to_multiple_of: Rounds the lengths of sources and labels up to a multiple of this.
-        label_pad_token_id: Fills labels up; -100 is ignored by the loss.
-        max_target_length: Tokens to pad labels to, with `padding="max_length"`; None pads them to the longest.
 
     Raises:
         ValueError: If the tokenizer has no padding token, or `padding` and `max_length` do not go together.
@@ -42,8 +40,6 @@ class HierDataCollator:
         padding: bool | str = True,
         max_length: int | None = None,
         pad_to_multiple_of: int | None = None,
-        label_pad_token_id: int = -100,
-        max_target_length: int | None = None,
     ) -> None:
         self.tokenizer: PreTrainedTokenizerBase = plain_tokenizer(processor)
         # A reader's rows hold two texts, the question and its context, and its processor pads both.
@@ -61,8 +57,6 @@ class HierDataCollator:
         self.padding = padding
         self.max_length = max_length
         self.pad_to_multiple_of = pad_to_multiple_of
-        self.label_pad_token_id = label_pad_token_id
-        self.max_target_length = max_target_length
 
     def __call__(self, features: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """Make a batch.
@@ -138,14 +132,9 @@ class HierDataCollator:
             raise ValueError("labels: some examples of the batch have none; give all or none of them labels")
         tensors = [torch.as_tensor(label, dtype=torch.long) for label in labels]
         length = max(len(tensor) for tensor in tensors)
-        if self.padding == "max_length" and self.max_target_length is not None:
-            if length > self.max_target_length:
-                limit = f"max_target_length={self.max_target_length}"
-                raise ValueError(f"labels: an example has {length} tokens, more than {limit}")
-            length = self.max_target_length
         if self.pad_to_multiple_of is not None:
             length = -(-length // self.pad_to_multiple_of) * self.pad_to_multiple_of
-        return self._stack("labels", tensors, length, torch.tensor(self.label_pad_token_id), left=False)
+        return self._stack("labels", tensors, length, torch.tensor(-100), left=False)
 
     def _stack(
         self, name: str, tensors: list[torch.Tensor], length: int, pad: torch.Tensor, left: bool

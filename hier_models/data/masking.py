@@ -20,8 +20,6 @@ class MaskingCollator(DataCollatorForLanguageModeling):
     Args:
         processor: The encoder's processor or tokenizer.
         mlm_probability: Share of tokens to draw.
-        mask_replace_prob: Share of those that become the mask token.
-        random_replace_prob: Share of those that become another token.
         seed: Draw from a generator of the collator's own, each worker of a data loader from another. None draws from
             torch's global one.
         static: Whether a window has the same mask whenever, in whatever batch it comes, for evaluation. `seed` then
@@ -29,7 +27,6 @@ class MaskingCollator(DataCollatorForLanguageModeling):
         by_batch: Whether a batch has the same masks whenever, in whatever process it is made, for training: so that a
             run that was stopped, or that several processes share, draws what one process would. In another epoch
             (`set_epoch`) it has others. `seed` then chooses the masks; None is 0.
-        pad_to_multiple_of: Rounds the padded length up.
 
     Raises:
         ValueError: If the tokenizer has no mask or padding token, a share is not between 0 and 1, or both `static` and
@@ -42,12 +39,9 @@ class MaskingCollator(DataCollatorForLanguageModeling):
         self,
         processor: ProcessorMixin | PreTrainedTokenizerBase,
         mlm_probability: float = 0.15,
-        mask_replace_prob: float = 0.8,
-        random_replace_prob: float = 0.1,
         seed: int | None = None,
         static: bool = False,
         by_batch: bool = False,
-        pad_to_multiple_of: int | None = None,
     ) -> None:
         if static and by_batch:
             raise ValueError("static and by_batch exclude each other; leave one of them out")
@@ -55,14 +49,7 @@ class MaskingCollator(DataCollatorForLanguageModeling):
         for name in ("mask_token", "pad_token"):
             if getattr(tokenizer, name) is None:
                 raise ValueError(f"processor: its tokenizer has no {name}, which masking needs; set tokenizer.{name}")
-        super().__init__(
-            tokenizer=tokenizer,
-            mlm_probability=mlm_probability,
-            mask_replace_prob=mask_replace_prob,
-            random_replace_prob=random_replace_prob,
-            seed=seed,
-            pad_to_multiple_of=pad_to_multiple_of,
-        )
+        super().__init__(tokenizer=tokenizer, mlm_probability=mlm_probability, seed=seed)
         self.static, self.by_batch = static, by_batch
         self._epoch = torch.zeros(1, dtype=torch.int64).share_memory_()  # with the copies in a data loader's workers
         self.special_ids = torch.tensor(sorted(set(tokenizer.all_special_ids)))

@@ -81,14 +81,11 @@ def test_it_does_what_the_stock_collator_does_for_a_plain_model(tokenizer):
 
 
 def test_fixed_lengths(features, processor):
-    collator = HierDataCollator(processor, padding="max_length", max_length=128, max_target_length=32)
+    collator = HierDataCollator(processor, padding="max_length", max_length=128)
     batch = collator(features)
     assert batch["input_ids"].shape == batch["segment_ids"].shape == (5, 128)
-    assert batch["labels"].shape == (5, 32)
     with pytest.raises(ValueError, match=r"an example has \d+ tokens, more than max_length=16"):
         HierDataCollator(processor, padding="max_length", max_length=16)(features)
-    with pytest.raises(ValueError, match="more than max_target_length=4"):
-        HierDataCollator(processor, padding="max_length", max_length=128, max_target_length=4)(features)
 
 
 def test_multiples(features, processor):
