@@ -60,21 +60,6 @@ class CardDetails:
     limits: str | None = None
     tags: str | list[str] = field(default_factory=list)
 
-    @classmethod
-    def from_trainer(cls, trainer: Any, **details: Any) -> "CardDetails":
-        """Take the hyperparameters and the metrics from a `Seq2SeqTrainer` that has trained.
-
-        Args:
-            trainer: the trainer. Its `args` give the hyperparameters. Its `state.log_history` gives the metrics: of
-                the best checkpoint if that is the one the trainer loaded at the end, else of the last evaluation.
-            **details: the other fields; they win over what the trainer says.
-
-        Returns:
-            The details of the checkpoint.
-        """
-        found = {"hyperparameters": _hyperparameters(trainer.args), "metrics": _metrics(trainer)}
-        return cls(**{**found, **details})
-
 
 def model_card(model: Any, details: CardDetails, *, source: str, code: Iterable[Path] = ()) -> ModelCard:
     """Write the model card of a checkpoint.
@@ -163,28 +148,6 @@ def card_details(card: CardDetails | Mapping[str, Any] | None) -> CardDetails:
         except TypeError:
             raise ValueError(f"`card` needs a number for each of the metrics, got {value!r} for {name}.") from None
     return CardDetails(**given)
-
-
-def _hyperparameters(args: Any) -> dict[str, Any]:
-    names = (
-        "learning_rate per_device_train_batch_size gradient_accumulation_steps world_size num_train_epochs max_steps "
-        "lr_scheduler_type warmup_steps optim weight_decay label_smoothing_factor max_grad_norm bf16 fp16 "
-        "gradient_checkpointing seed generation_max_length generation_num_beams"
-    )
-    values = {name: getattr(args, name) for name in names.split() if getattr(args, name, None) is not None}
-    values.pop("num_train_epochs" if values.get("max_steps", 0) > 0 else "max_steps", None)  # one overrides the other
-    return {name: getattr(value, "value", value) for name, value in values.items()}
-
-
-def _metrics(trainer: Any) -> dict[str, float]:
-    state = trainer.state
-    evaluations = [entry for entry in state.log_history if any(name.startswith("eval_") for name in entry)]
-    if trainer.args.load_best_model_at_end:
-        best_step = getattr(state, "best_global_step", None)
-        evaluations = [entry for entry in evaluations if entry["step"] == best_step] or evaluations
-    last = {name: value for name, value in (evaluations or [{}])[-1].items() if isinstance(value, int | float)}
-    speed = ("eval_runtime", "eval_samples_per_second", "eval_steps_per_second")
-    return {name[5:]: value for name, value in last.items() if name.startswith("eval_") and name not in speed}
 
 
 def _metric_type(name: str) -> str:

@@ -8,7 +8,6 @@ import os
 import re
 import textwrap
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -453,40 +452,6 @@ def test_card_of_a_training_folder_names_no_path(tiny_model, processor, tmp_path
     assert card.data.base_model is None
     assert str(tmp_path) not in card.content
     assert "Started from: start" in card.text
-
-
-def test_details_from_a_trainer():
-    args = SimpleNamespace(
-        learning_rate=1e-4,
-        per_device_train_batch_size=2,
-        num_train_epochs=3.0,
-        max_steps=-1,
-        lr_scheduler_type=SimpleNamespace(value="linear"),
-        load_best_model_at_end=False,
-    )
-    history = [
-        {"loss": 3.0, "step": 5},
-        {"eval_rouge1": 0.3, "eval_loss": 2.0, "eval_runtime": 9.0, "step": 5},
-        {"eval_rouge1": 0.2, "eval_loss": 2.5, "eval_runtime": 9.0, "step": 10},
-        {"train_runtime": 100.0, "step": 10},
-    ]
-    trainer = SimpleNamespace(args=args, state=SimpleNamespace(log_history=history, best_global_step=5))
-    details = CardDetails.from_trainer(trainer, license="mit")
-    assert details.license == "mit"
-    assert details.metrics == {"rouge1": 0.2, "loss": 2.5}
-    assert details.hyperparameters == {
-        "learning_rate": 1e-4,
-        "per_device_train_batch_size": 2,
-        "num_train_epochs": 3.0,
-        "lr_scheduler_type": "linear",
-    }
-    args.load_best_model_at_end, args.max_steps = True, 10
-    details = CardDetails.from_trainer(trainer)
-    assert details.metrics == {"rouge1": 0.3, "loss": 2.0}
-    assert details.hyperparameters["max_steps"] == 10
-    assert "num_train_epochs" not in details.hyperparameters
-    trainer.state.log_history = []
-    assert CardDetails.from_trainer(trainer).metrics == {}
 
 
 # Mistakes
