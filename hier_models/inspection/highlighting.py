@@ -16,11 +16,9 @@ from ..pipelines.copied_words_hier import copied_words, copy_shares
 from ..pipelines.document_pipeline_hier import evaluating
 from ..pipelines.sources_hier import eager_attention
 from .capture import check_generation, given_document, summary_ids
-from .heatmap import FloatArray
+from .heatmap import PAGE_SCALE, FloatArray
 from .pages import Page, aligned, counted, printable
 
-
-PAGE_SCALE = 10_000  # the page keeps shares as whole ten-thousandths
 
 _DECODING = {"skip_special_tokens": True, "clean_up_tokenization_spaces": False}
 

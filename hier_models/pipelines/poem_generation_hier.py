@@ -21,7 +21,6 @@ LINES, LENGTHS, DEFAULT_LENGTH = 4, (5, 7), 7
 FORM = ("rhyme", "tones")
 # How several candidates are drawn.
 SAMPLING = {"do_sample": True, "num_beams": 1, "top_p": 0.9, "temperature": 0.7}
-# Settings of `generate` that are not the user's to make: the length of a line says how long it gets.
 _BETWEEN_KEYWORDS = re.compile("[\\s,;、，；]+")  # Chinese marks too
 _LETTERS = re.compile("[A-Za-z]+")
 LATIN = "Keywords are Chinese words: Latin letters of the text have no influence on the poem."

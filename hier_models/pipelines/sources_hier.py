@@ -71,8 +71,8 @@ def plain_offsets(tokenizer: Any, prefix: str, text: str, length: int) -> list[S
     if not tokenizer.is_fast:
         return None
     encoded = tokenizer(prefix + text, truncation=True, max_length=length, return_offsets_mapping=True)
-    places = [[max(place - len(prefix), 0) for place in span] for span in encoded["offset_mapping"]]
-    return [(start, end) for start, end in places]
+    before = len(prefix)
+    return [(max(start - before, 0), max(end - before, 0)) for start, end in encoded["offset_mapping"]]
 
 
 def sources_of_tokens(

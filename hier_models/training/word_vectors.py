@@ -120,7 +120,7 @@ def set_word_vectors(
             if table.embedding_dim == size:
                 table.weight[ids.to(table.weight.device)] = values.to(table.weight)
     missing = [word for word, index in words.items() if index not in found]
-    report = WordVectorCoverage(
+    return WordVectorCoverage(
         file=Path(path).name,
         size=size,
         vectors=vectors,
@@ -129,8 +129,6 @@ def set_word_vectors(
         other_case=len(found) - len(exact),
         missing=missing[:SHOWN],
     )
-    logger.info("%s", report)
-    return report
 
 
 def read_word_vectors(

@@ -193,10 +193,9 @@ def test_of_words_that_are_there_twice_the_first_counts(tmp_path, words):
     assert model.source.weight[3].tolist() == [1.0, 1.0, 1.0]
 
 
-def test_what_is_found_is_logged(tmp_path, words, caplog):
-    with caplog.at_level("INFO", logger="hier_models"):
-        set_word_vectors(Tables(TablesConfig()), words, write(tmp_path, text()))
-    assert "vectors for 3 of 5 words of the vocabulary (60.0%); random as before: gone, Paris" in caplog.text
+def test_what_is_found_is_said(tmp_path, words):
+    report = set_word_vectors(Tables(TablesConfig()), words, write(tmp_path, text()))
+    assert "vectors for 3 of 5 words of the vocabulary (60.0%); random as before: gone, Paris" in str(report)
 
 
 def test_vectors_of_another_size_are_refused(tmp_path, words):
