@@ -14,7 +14,6 @@ from .levels import LevelWeights as LevelWeights
 from .levels import level_weights as level_weights
 from .row_attention import RowEntropy as RowEntropy
 from .row_attention import row_entropy as row_entropy
-from .summary_sources import save_sources_page as save_sources_page
 from .summary_sources import sources_page as sources_page
 
 __all__: list[str]

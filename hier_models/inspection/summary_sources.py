@@ -1,7 +1,6 @@
 """A page on which one clicks a sentence of a summary, and sees the sentences of the document that it rests on."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from .pages import page
@@ -34,27 +33,6 @@ def sources_page(record: Mapping[str, Any], document: str, title: str = "Sources
     marks = {source["start"]: source for sentence in sentences for source in sentence["sources"]}
     pieces = _pieces(document, [marks[start] for start in sorted(marks)])
     return page("inspection/sources.html", title, summary=_pieces(summary, sentences), document=pieces)
-
-
-def save_sources_page(
-    record: Mapping[str, Any], document: str, path: str | Path, title: str = "Sources of a summary"
-) -> Path:
-    """Write the page of `sources_page` to a file.
-
-    Args:
-        record: What the summarization pipeline gives of a document with `return_sources=True`.
-        document: The document's running text, as the pipeline's `running_text` gives it.
-        path: The file.
-        title: The heading.
-
-    Returns:
-        The path.
-
-    Raises:
-        ValueError: If the record has no sources, or they are those of another document.
-    """
-    Path(path).write_text(sources_page(record, document, title), encoding="utf-8")
-    return Path(path)
 
 
 def _moved_together(sentences: list[dict[str, Any]]) -> list[dict[str, Any]]:
