@@ -90,17 +90,12 @@ def is_faster_in_bfloat16(attention: nn.Module) -> bool:
 def find_kernels() -> Kernels:
     """The kernels that this CPU runs, if they agree with torch."""
     variant = next((ending for ending, needed in VARIANTS.items() if all(map(cpu_has, needed))), None)
-    library = None if variant is None else functions(kernels(), variant)
+    library = None if variant is None else functions_of(kernels(), variant, SIGNATURES)
     if library is None or not tries_well(_agree, library):
         return Kernels()
     if variant == "_avx2":
         return Kernels(library, FEW_ROWS_OF_AVX2, 0)
     return Kernels(library, FEW_ROWS_OF_AMX) if cpu_has("amx_int8") else Kernels(library, FEW_ROWS, MANY_ROWS)
-
-
-def functions(library: Any, variant: str) -> Any:
-    """Those of a variant by their names in `SIGNATURES`, unless the library is an older one, without them."""
-    return functions_of(library, variant, SIGNATURES)
 
 
 @torch.no_grad()

@@ -15,6 +15,7 @@ from transformers.activations import GELUActivation
 
 import hier_models
 from hier_models.models.attention_products import cpu_has
+from hier_models.models.kernels import functions_of
 from hier_models.pipelines import document_pipeline_hier, int8_hier, int8_kernel
 from hier_models.pipelines.int8_hier import ROWS_AT_ONCE, Int8Linear, to_int8, why_no_int8
 from hier_models.pipelines.int8_kernel import VARIANTS
@@ -86,7 +87,7 @@ def kernel_calls(request, compiled, monkeypatch):
     def counted(kernel):
         return lambda *arguments: found.append(arguments) or kernel(*arguments)
 
-    library = int8_kernel.functions(compiled, request.param)
+    library = functions_of(compiled, request.param, int8_kernel.SIGNATURES)
     for name in ("linear_int8", "linear_int8_rows"):
         setattr(library, name, counted(getattr(library, name)))
     take(monkeypatch, library)
