@@ -67,11 +67,11 @@ def checkpoint_to_resume(recipe: Recipe, output_dir: Path) -> str | None:
     if asked and asked not in ("True", "true"):
         if not Path(asked).is_dir():
             raise RecipeError(f"training: resume_from_checkpoint: there is no folder {asked!r}")
+        is_of_run = Path(asked).resolve().parent == output_dir.resolve()
         newest = last_complete_checkpoint(output_dir, recipe.training.world_size)
-        if newest is not None and not _is_later(Path(asked), Path(newest)):
+        if newest is not None and not (is_of_run and _is_no_earlier(asked, newest)):
             remedy = f"leave it out to go on from that, or choose another output_dir for another run from {asked}"
             raise RecipeError(f"training: resume_from_checkpoint is {asked}, and there is {newest}; {remedy}")
-        is_of_run = Path(asked).resolve().parent == output_dir.resolve()
         if (output_dir / RESULTS_FILE).is_file() and not is_of_run:
             raise RecipeError(f"training: {output_dir} holds a finished run; {ANEW}")
         return asked
@@ -93,11 +93,9 @@ def checkpoint_to_resume(recipe: Recipe, output_dir: Path) -> str | None:
     return checkpoint
 
 
-def _is_later(checkpoint: Path, than: Path) -> bool:
-    """Whether it is of the same run and not before the other."""
-    found, number = (re.fullmatch(r"checkpoint-(\d+)", path.name) for path in (checkpoint, than))
-    is_of_run = checkpoint.resolve().parent == than.resolve().parent
-    return is_of_run and found is not None and number is not None and int(found[1]) >= int(number[1])
+def _is_no_earlier(checkpoint: str, than: str) -> bool:
+    found, number = (re.fullmatch(r"checkpoint-(\d+)", Path(path).name) for path in (checkpoint, than))
+    return found is not None and number is not None and int(found[1]) >= int(number[1])
 
 
 def check_same_model(checkpoint: str, config: PreTrainedConfig) -> None:
