@@ -42,11 +42,11 @@ class _SeveralNumbers(InputsFirst):
 def evaluate(
     data: options.Data,
     model: options.Model = MINI_NAME,
-    split: options.Split = None,
-    config_name: options.ConfigName = None,
-    revision: options.Revision = None,
-    text_column: options.TextColumn = None,
-    summary_column: options.SummaryColumn = None,
+    split: options.Name = None,
+    config_name: options.Name = None,
+    revision: options.Name = None,
+    text_column: options.Name = None,
+    summary_column: options.Name = None,
     source_kind: options.SourceKind = None,
     fillers: Annotated[str | None, typer.Option(metavar="WORDS")] = None,
     several_references: Annotated[bool, typer.Option("--several-references")] = False,
@@ -55,24 +55,24 @@ def evaluate(
     json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE")] = None,
     task: Annotated[Task | None, typer.Option()] = None,
     length: options.SummaryLength = None,
-    max_length: options.MaxLength = None,
+    max_length: options.Tokens = None,
     min_length: options.MinLength = None,
     num_beams: options.NumBeams = None,
     settings: options.Set = None,
-    max_source_length: options.MaxSourceLength = None,
+    max_source_length: options.Tokens = None,
     cut: Annotated[bool, typer.Option("--cut")] = False,
     perplexity: Annotated[int | None, typer.Option("--perplexity", min=3, metavar="N")] = None,
-    bert_score: options.BertScore = None,
-    nli: options.Nli = None,
+    bert_score: options.OtherModel = None,
+    nli: options.OtherModel = None,
     selected_rows: Annotated[list[int] | None, typer.Option("--selected-rows", min=1, metavar="N …")] = None,
-    importance_tagger: options.ImportanceTagger = None,
+    importance_tagger: options.OtherModel = None,
     oracle_importance: Annotated[bool, typer.Option("--oracle-importance")] = False,
-    phrases_column: options.PhrasesColumn = None,
-    max_words: options.MaxWords = None,
-    max_sentences: options.MaxSentences = None,
-    language: options.MethodLanguage = None,
+    phrases_column: options.Name = None,
+    max_words: options.Number = None,
+    max_sentences: options.Number = None,
+    language: options.Name = None,
     batch_size: options.BatchSize = 4,
-    device: options.Device = None,
+    device: options.Name = None,
     dtype: options.NumberFormat = Dtype.auto,
 ) -> None:
     """Summarize or translate documents, and score the summaries or translations."""
@@ -185,7 +185,12 @@ def evaluate(
                 size = batch_size if given("batch_size") else "auto"
                 settings_of_all["summarize"] = partial(_as_summarize_does, pipe, size, {**generation, **asked_for})
             if selected_rows:
-                results = _evaluate_selected_rows(pipe.model, processor, documents, selected_rows, settings_of_all)
+                from ..training.selected_rows import evaluate_selected_rows
+
+                with mistakes("--selected-rows", ValueError):
+                    results = evaluate_selected_rows(
+                        pipe.model, processor, documents, selected_rows, **settings_of_all
+                    )
                 if json_file is not None:
                     write_json(json_file, {"selected_rows": results})
                 print(selected_rows_table(results))
@@ -209,15 +214,6 @@ def _as_summarize_does(pipe: Any, batch_size: int | str, settings: dict[str, Any
     work = partial(pipe, batch_size=batch_size, **settings)
     results = on_cores(pipe, work, asked, total=len(documents), batch_size=batch_size)
     return [result[0]["summary_text"] for result in tqdm(results, "Summarizing", len(documents), disable=None)]
-
-
-def _evaluate_selected_rows(
-    model: Any, processor: Any, documents: Any, numbers: list[int], settings: dict[str, Any]
-) -> list[dict[str, Any]]:
-    from ..training.selected_rows import evaluate_selected_rows
-
-    with mistakes("--selected-rows", ValueError):
-        return evaluate_selected_rows(model, processor, documents, numbers, **settings)
 
 
 def _check_no_summaries(model: str, encoder: bool = False) -> None:

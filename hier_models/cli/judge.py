@@ -30,10 +30,10 @@ def judge(
     votes: Annotated[list[Path] | None, typer.Option("--votes", metavar="FILE")] = None,
     aspects: Annotated[list[str] | None, typer.Option("--aspect", metavar="NAME")] = None,
     limit: Annotated[int, typer.Option("--documents", min=1, metavar="N")] = 50,
-    split: options.Split = None,
-    config_name: options.ConfigName = None,
-    revision: options.Revision = None,
-    text_column: options.TextColumn = None,
+    split: options.Name = None,
+    config_name: options.Name = None,
+    revision: options.Name = None,
+    text_column: options.Name = None,
 ) -> None:
     """Let people compare two systems' summaries blindly, and count their votes."""
     if votes:

@@ -10,8 +10,9 @@ from typing import Annotated, Any
 
 import typer
 
+from ..data.record_readers import DATA_SUFFIXES, data_suffix
 from . import options
-from .documents import DATA_SUFFIXES, data_suffix, is_document, read_stdin, read_text
+from .documents import is_document, read_stdin, read_text
 from .errors import MistakeError, check_parent, local_path, mistakes, say
 from .jobs import POEMS, output_path, run_job, writes_lines
 from .loading import generation_settings, load_pipeline, required
@@ -33,9 +34,9 @@ def poem(
     settings: options.Set = None,
     seed: Annotated[int | None, typer.Option(metavar="N")] = None,
     batch_size: options.BatchSize = 1,
-    text_column: options.TextColumn = None,
+    text_column: options.Name = None,
     ray: options.Ray = None,
-    device: options.Device = None,
+    device: options.Name = None,
     dtype: options.NumberFormat = Dtype.auto,
 ) -> None:
     """Write poems."""

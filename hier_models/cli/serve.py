@@ -27,8 +27,8 @@ def serve(
     queue: Annotated[int, typer.Option(min=1, metavar="N")] = 64,
     timeout: Annotated[float, typer.Option(min=1, metavar="S")] = 120,
     max_bytes: Annotated[int, typer.Option(min=1, metavar="N")] = 2**23,
-    importance_tagger: options.ImportanceTagger = None,
-    device: options.Device = None,
+    importance_tagger: options.OtherModel = None,
+    device: options.Name = None,
     dtype: options.NumberFormat = Dtype.auto,
 ) -> None:
     """Serve summaries over HTTP."""

@@ -7,8 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
+from ..data.record_readers import PAGE_STARTS
 from . import options
-from .documents import PAGE_STARTS, QUERY
+from .documents import QUERY
 from .errors import MistakeError, say
 from .jobs import TRANSLATIONS, output_path, run_job
 from .loading import generation_settings, given_only, required
@@ -23,15 +24,15 @@ def translate(
     tgt_lang: Annotated[str | None, typer.Option(metavar="CODE")] = None,
     output: Annotated[str | None, typer.Option("--output", "-o", metavar="FILE")] = None,
     as_json: options.AsJson = False,
-    max_length: Annotated[int | None, typer.Option(min=1, metavar="TOKENS")] = None,
+    max_length: options.Tokens = None,
     num_beams: options.NumBeams = None,
     settings: options.Set = None,
-    chunk_length: Annotated[int | None, typer.Option(min=1, metavar="TOKENS")] = None,
+    chunk_length: options.Tokens = None,
     batch_size: options.AutoBatchSize = options.AUTO,
-    text_column: options.TextColumn = None,
+    text_column: options.Name = None,
     set_aside: options.SetAside = None,
     ray: options.Ray = None,
-    device: options.Device = None,
+    device: options.Name = None,
     dtype: options.NumberFormat = Dtype.auto,
 ) -> None:
     """Translate documents."""
