@@ -32,7 +32,7 @@ SUMMARIES_FILE = "summaries.jsonl"
 FINENESS = 32
 
 # Arguments of the pipeline's call that make something else than one summary of each text.
-_NOT_HERE = ("num_return_sequences", "return_tensors", "return_text", "return_truncation", "truncation")
+_NOT_HERE = ("num_return_sequences", "return_tensors", "return_truncation", "truncation")
 
 
 def summarize_book(

@@ -201,7 +201,6 @@ class DocumentPipeline(HierPipeline):
         self,
         truncation: Any = None,
         return_tensors: bool | None = None,
-        return_text: bool | None = None,
         clean_up_tokenization_spaces: bool | None = None,
         **kwargs: Any,
     ) -> tuple[Arguments, Arguments, Arguments]:
@@ -211,8 +210,6 @@ class DocumentPipeline(HierPipeline):
         )
         if truncation is not None:
             of_documents["truncation"] = as_truncation(truncation)
-        if return_tensors is None and return_text is not None:  # as in Transformers 4
-            return_tensors = not return_text
         of_results |= given(return_tensors=return_tensors, clean_up_tokenization_spaces=clean_up_tokenization_spaces)
         # A length of the call stands in the place of one that the pipeline was made with, in whichever terms.
         for total, new in LENGTH_NAMES:
@@ -571,11 +568,10 @@ def as_list(name: str, value: Any) -> list[Any]:
 
 def as_truncation(value: Any) -> bool:
     """Whether to cut, in any of the forms that Transformers takes."""
-    strategy = getattr(value, "value", value)  # a TruncationStrategy, as Transformers 4 took it
-    if not isinstance(strategy, bool) and strategy not in ("longest_first", "only_first", "do_not_truncate"):
+    if not isinstance(value, bool) and value not in ("longest_first", "only_first", "do_not_truncate"):
         kinds = "True, False, 'longest_first', 'only_first' or 'do_not_truncate'"
         raise ValueError(f"`truncation` must be {kinds}, got {value!r}.")
-    return strategy not in (False, "do_not_truncate")
+    return value not in (False, "do_not_truncate")
 
 
 def total_length(generation_config: GenerationConfig, kind: str, prompt_length: int) -> int | None:
