@@ -12,7 +12,8 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from .inspection.copying import KINDS, SourceText, source_text, words_of
+from .data.record_readers import KINDS
+from .inspection.copying import SourceText, source_text, words_of
 from .models.keywords import page_rank
 from .models.sentence_splitting import check_language, split_sentences
 from .pipelines.long_documents_hier import sentences_and_headings, sentences_first, worth_of

@@ -14,16 +14,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ..data.record_readers import (
+    DATA_SUFFIXES,
+    DOCUMENT_SUFFIXES,
+    KINDS,
+    LEFT_OUT,
+    PAGE_STARTS,
+    TEXT_SUFFIXES,
+    data_suffix,
+)
 from .errors import MistakeError, local_path, say
 
 
-DATA_SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv")
-COMPRESSED = (".gz", ".xz", ".bz2")
-KINDS = ("text", "sentences", "turns", "documents")
-PAGE_STARTS, LEFT_OUT = (
-    "page_starts",
-    "left_out",
-)  # as in `hier_models.data.record_readers`, which takes torch to import
 QUERY = "query"  # what the summary of a record is to answer
 PHRASES = "phrases"  # what a record may name to be highlighted in its document
 STDIN = "-"
@@ -107,18 +109,9 @@ def free_name(name: str, seen: Counter[str]) -> str:
     return free
 
 
-def data_suffix(path: Path) -> str:
-    """Return the suffix that tells the format of a file, without that of a compression."""
-    suffixes = [suffix.lower() for suffix in path.suffixes]
-    if suffixes and suffixes[-1] in COMPRESSED:
-        suffixes.pop()
-    return suffixes[-1] if suffixes else ""
-
-
 def is_document(path: Path) -> bool:
     """Whether a file is one document of a format of its own, perhaps one that is refused, and no plain text."""
     from ..data.document_files import INSTEAD
-    from ..data.record_readers import DOCUMENT_SUFFIXES, TEXT_SUFFIXES
 
     suffix = data_suffix(path)
     return suffix not in TEXT_SUFFIXES and suffix in (*DOCUMENT_SUFFIXES, *INSTEAD)
@@ -204,7 +197,6 @@ def open_documents(
 def _save(content: bytes, stack: ExitStack, ending: str = "") -> Path:
     """Keep what is no file, under a name with an ending that tells what it is."""
     from ..data.document_files import kind_of
-    from ..data.record_readers import DOCUMENT_SUFFIXES
 
     # JSON begins with an object or a list of them, which may be broken; a text hardly ever begins so, or with a cue.
     text = content.removeprefix(codecs.BOM_UTF8).lstrip()

@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from ..cores import on_cores
+from ..data.record_readers import COMPRESSION_SUFFIXES, KINDS
 from ..journal import Journal, digest
 from ..locks import held
-from .documents import COMPRESSED, KINDS, PHRASES, QUERY, Documents, open_documents, say_left_out
+from .documents import PHRASES, QUERY, Documents, open_documents, say_left_out
 from .errors import MistakeError, check_not_the_data, check_parent, local_path, mistakes, say, state
 from .loading import check_checkpoint, check_highlights, given_only, load_pipeline, making_of
 from .options import Dtype
@@ -83,7 +84,7 @@ def run_job(
         check_folder(output)
         if seed is not None:
             raise MistakeError("--seed: with --ray nothing is drawn in an order of its own; leave out one of the two")
-    if output is not None and output.suffix.lower() in COMPRESSED:
+    if output is not None and output.suffix.lower() in COMPRESSION_SUFFIXES:
         raise MistakeError(f"--output: what is written is not compressed, so give a name without {output.suffix}")
     if output is not None and not lines:
         if as_json:

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .documents import KINDS, free_name
+from ..data.record_readers import KINDS
+from .documents import free_name
 from .errors import MistakeError, local_path, mistakes
 from .loading import quiet
 

@@ -12,8 +12,9 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..data.record_readers import COMPRESSION_SUFFIXES, DATA_SUFFIXES
 from ..journal import digest
-from .documents import COMPRESSED, DATA_SUFFIXES, Documents
+from .documents import Documents
 from .errors import MistakeError, check_parent, lacks_memory, local_path, mistakes, state
 
 
@@ -26,7 +27,8 @@ LOCK = "job.lock"
 
 def check_folder(output: Path | None) -> None:
     """Refuse a place that is no folder of parts of a job."""
-    named_as_a_file = output is not None and output.suffix.lower() in (*DATA_SUFFIXES, *COMPRESSED, ".txt")
+    endings = (*DATA_SUFFIXES, *COMPRESSION_SUFFIXES, ".txt")
+    named_as_a_file = output is not None and output.suffix.lower() in endings
     if output is None or output.is_file() or (named_as_a_file and not output.is_dir()):
         raise MistakeError(f"--ray: --output must be a folder, for parts of the output, got {output}")
     check_parent(output, "--output")

@@ -13,20 +13,17 @@ import logging
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 from datasets import List, Value
 
 from .cleaning import has_words, remove_fillers, replace_digits
 from .document_files import COUNTED
 from .phrase_columns import FEATURE, PHRASES, has_places, read_phrases_column
-from .record_readers import LEFT_OUT, PAGE_STARTS
+from .record_readers import KINDS, LEFT_OUT, PAGE_STARTS, Kind
 
 
 logger = logging.getLogger(__name__)
-
-Kind = Literal["text", "sentences", "turns", "documents"]
-KINDS: tuple[Kind, ...] = ("text", "sentences", "turns", "documents")
 
 # Names seen in public summarization datasets, by the kind that a list under this name holds.
 SOURCE_ALIASES: dict[Kind, tuple[str, ...]] = {
@@ -267,13 +264,10 @@ def resolve_columns(
     kind = source_kind or _kind_of(text_column, row[text_column])
     if query_column is None and QUERY not in (text_column, summary_column):
         query_column = QUERY  # also where only later records have it
-    settings = (fillers, phrases_column, several_references, digits, query_column or None, is_from_file(row))
+    # The record of a document's file says what was left out of it.
+    is_from_file = isinstance(row.get(LEFT_OUT), dict) and set(row[LEFT_OUT]) <= set(COUNTED)
+    settings = (fillers, phrases_column, several_references, digits, query_column or None, is_from_file)
     return Columns(text_column, kind, summary_column or None, find_id(row), *settings)
-
-
-def is_from_file(row: Mapping[str, Any]) -> bool:
-    """Tell the record of a document's file, which says what was left out, from one of data."""
-    return isinstance(row.get(LEFT_OUT), dict) and set(row[LEFT_OUT]) <= set(COUNTED)
 
 
 def _kind_of(name: str, value: Any) -> Kind:

@@ -18,10 +18,10 @@ from datasets.exceptions import DatasetGenerationError, DatasetNotFoundError
 from .bad_lines import LoadReport, SetAside, check_set_aside_file
 from .cache_fingerprint import source_version
 from .cleaning import Fillers, check_digits, load_fillers
-from .columns import COUNTS, DROPPED_TURNS, FILLER_WORDS, KINDS, PROBLEMS, BadRecord, Kind, RowFormat, resolve_columns
+from .columns import COUNTS, DROPPED_TURNS, FILLER_WORDS, PROBLEMS, BadRecord, RowFormat, resolve_columns
 from .data_files import canonical_split, files_of_split, local_files
 from .document_files import SUBTITLE_SUFFIXES
-from .record_readers import TEXT_SUFFIXES, Record, data_suffix, document_name, read_records
+from .record_readers import KINDS, TEXT_SUFFIXES, Kind, Record, data_suffix, document_name, read_records
 
 
 logger = logging.getLogger(__name__)

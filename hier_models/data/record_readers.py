@@ -17,9 +17,11 @@ import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Literal
 
 
+Kind = Literal["text", "sentences", "turns", "documents"]
+KINDS: tuple[Kind, ...] = ("text", "sentences", "turns", "documents")
 COMPRESSION_SUFFIXES = (".gz", ".xz", ".bz2")
 # What reading a damaged archive raises. OSError is gzip's, and bz2's for all damage; of a file that is not compressed,
 # it says something else.

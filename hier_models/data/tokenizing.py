@@ -16,9 +16,10 @@ from ..pipelines.document_pipeline_hier import as_text, highlights
 from ..pipelines.importance_tagger_hier import ImportanceTagger, Span
 from ..pipelines.long_documents_hier import is_about, only_sentences, shorten, sizes_of, with_query
 from .cache_fingerprint import Versioned
-from .columns import KINDS, QUERY, Kind
+from .columns import QUERY
 from .importance import check_importance_language, oracle_spans
 from .phrase_columns import PHRASES, has_places
+from .record_readers import KINDS, Kind
 from .shared_counts import Counting, SharedCounts
 
 

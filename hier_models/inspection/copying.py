@@ -13,11 +13,10 @@ from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from typing import Any
 
+from ..data.record_readers import KINDS
 from ..models.sentence_splitting import check_language, split_sentences
 from ..pipelines.copied_words_hier import UNSPACED, combining_marks
 
-
-KINDS = ("text", "sentences", "turns", "documents")
 
 # Every Chinese character and kana is a word of its own: no spaces tell where theirs end. An accent, or the sign of a
 # vowel, may stand behind its letter as a character of its own.

@@ -7,12 +7,13 @@ import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
+from ..data.record_readers import KINDS
+
 
 if TYPE_CHECKING:
     import pyarrow
     import ray.data
 
-KINDS = ("text", "sentences", "turns", "documents")
 TRIES = 5  # how often a process that died is started again, and a document that it had is tried again
 
 

@@ -26,7 +26,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from starlette.requests import ClientDisconnect
 
 from ..data.document_files import INSTEAD, decoded, read_document
-from ..data.record_readers import DATA_SUFFIXES, DOCUMENT_SUFFIXES, TEXT_SUFFIXES
+from ..data.record_readers import DATA_SUFFIXES, DOCUMENT_SUFFIXES, KINDS, TEXT_SUFFIXES
 from ..inspection.pages import page
 from ..models.summary_lengths import LENGTHS
 from ..pipelines.document_pipeline_hier import highlights
@@ -40,7 +40,6 @@ LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 OPEN = ("/", "/health", "/openapi.json")  # ask for no token: they tell nothing of documents
 STILL_HERE = 5.0  # seconds of silence after which a stream says that it lasts
 REST, SILENCE = 30.0, 2.0  # seconds that what is sent after its answer is waited for: in all, and without a byte
-KINDS = ("text", "sentences", "turns", "documents")
 
 Event = tuple[str, dict[str, Any]]
 Events = asyncio.Queue[Event]

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import torch
 from huggingface_hub.errors import StrictDataclassError
@@ -40,7 +40,6 @@ from .twins import FEED_FORWARD, led_from_bart, widen_feed_forward
 logger = logging.getLogger(__name__)
 
 Processor = ProcessorMixin | PreTrainedTokenizerBase
-Side = Literal["encoder", "decoder"]
 
 
 # What takes the hierarchy out of a family.
@@ -182,7 +181,7 @@ def set_generation(model: PreTrainedModel, recipe: Recipe, max_length: int | Non
 
 def set_lengths(config: PretrainedConfig, processor: Processor, recipe: Recipe) -> None:
     """Refuse lengths that a model has no positions for; without positions, it takes sources as long as in training."""
-    lengths: dict[str, tuple[int, Side]] = {
+    lengths: dict[str, tuple[int, str]] = {
         "data: max_source_length": (recipe.data.max_source_length, "encoder"),
         "data: max_target_length": (recipe.data.max_target_length, "decoder"),
         "generation: max_length": (recipe.generation.max_length or 0, "decoder"),

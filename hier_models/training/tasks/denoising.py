@@ -11,9 +11,9 @@ from datasets import Dataset, IterableDataset, concatenate_datasets
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, ProcessorMixin, Trainer
 
 from ...data import load_documents
-from ...data.columns import KINDS
 from ...data.infilling import NoisyChunks
 from ...data.packing import PackingReport, pack_documents
+from ...data.record_readers import KINDS
 from ...data.tokenizer_training import WITH_MASK, train_byte_level
 from ...data.tokenizing import language_of, plain_text, plain_tokenizer
 from ...models.tokenization_hat_encoder import HatEncoderTokenizer
