@@ -94,7 +94,9 @@ def export_onnx(model: Any, processor: Any, folder: str | Path, *, int8: bool = 
     decoder = _Decoder(model, kept)
     heads = model.config.decoder_attention_heads
     grown = (*memory, *(torch.zeros(1, heads, 2, model.config.d_model // heads) for _ in past))
-    axes = {"decoder_input_ids": {}} | {name: _moving(name) for name in kept}
+    axes = {"decoder_input_ids": {}} | {
+        name: {2 if name.startswith(("self_", "cross_")) else 1: "length"} for name in kept
+    }
     outputs = ["logits", *(f"next_{name}" for name in past)]
     _write(decoder, (step, *grown), ["decoder_input_ids", *kept], outputs, folder / DECODER, axes)
     (folder / SHARED).unlink(missing_ok=True)
@@ -210,10 +212,6 @@ def _cache(kind: str, given: Mapping[str, torch.Tensor]) -> DynamicCache:
         layer.keys, layer.values = key, value
         cache.layers.append(layer)
     return cache
-
-
-def _moving(name: str) -> dict[int, str]:
-    return {2 if name.startswith(("self_", "cross_")) else 1: "length"}
 
 
 def _write(
