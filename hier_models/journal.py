@@ -50,7 +50,7 @@ class Journal:
                     f"{self.path}:{number} was made with {_as_json(before)}, and this job has {_as_json(now)}; "
                     "give another place, or what it was made with"
                 )
-            if inputs is not None and record.get("input") != inputs[identifier]:
+            if inputs is not None and record.get("made_of") != inputs[identifier]:
                 raise ValueError(
                     f"{self.path}:{number} is the {self.product} of another text than {identifier!r} is now, or of "
                     "another version of hier_models; give another place, or remove this line to have it made anew"
@@ -79,7 +79,7 @@ def is_begun(path: Path) -> bool:
         return False
     with path.open("rb") as lines:
         first = lines.readline()
-    return first.startswith(_BEGINS) and _is_json(first) and "input" in json.loads(first)
+    return first.startswith(_BEGINS) and _is_json(first) and "made_of" in json.loads(first)
 
 
 def _is_json(line: bytes) -> bool:

@@ -345,7 +345,7 @@ class _Job:
             if node.id in self.done:
                 continue
             if self.target is not None and self.journal is not None:
-                line = self.journal.line(node.id, summary, tokens=node.tokens, input=digest(inputs[number]))
+                line = self.journal.line(node.id, summary, tokens=node.tokens, made_of=digest(inputs[number]))
                 self.target.write(line + "\n")
                 self.target.flush()
                 summary = json.loads(line)["summary"]  # what another run will read
@@ -356,7 +356,7 @@ class _Job:
         self.bar.update()
 
     def _check_input(self, record: dict[str, Any], text: str) -> None:
-        if record.get("input") != digest(text):
+        if record.get("made_of") != digest(text):
             hint = "give another folder, or remove the file"
             raise ValueError(f"`output`: {SUMMARIES_FILE} has a summary of {record['id']} of another text; {hint}.")
 

@@ -288,7 +288,7 @@ def write_texts(
                 part |= {"start": part["start"] - spaces, "end": part["end"] - spaces}
             counts.append({**first, EMPTY: not text})
             if output is not None:
-                first["input"] = made_of  # a job that is continued looks whether it is still the same
+                first["made_of"] = made_of  # a job that is continued looks whether it is still the same
             line = text if as_json else _marked(text, first.get("copied", ()))
             line = " ".join(line.split()) if total > 1 else line
             line = "\n".join([line, *format_sources(first.get("sources", ()))])

@@ -325,7 +325,7 @@ def test_summaries_of_another_text_are_refused(run, tmp_path):
     run(output=tmp_path)
     file = tmp_path / "summaries.jsonl"
     lines = _lines(tmp_path)
-    lines[0]["input"] = "0" * 16
+    lines[0]["made_of"] = "0" * 16
     file.write_text("".join(json.dumps(line) + "\n" for line in lines))
     with pytest.raises(ValueError, match=r"summary of chapter 1 of another text"):
         run(output=tmp_path)

@@ -452,6 +452,11 @@ def test_a_document_that_has_changed_is_not_taken_for_done():
     assert jsonl(Path("out.jsonl").read_text())[0]["summary"] == "Another text."
 
 
+def test_summaries_are_no_documents(checkpoint: str, records: str):
+    run("summarize", "-m", checkpoint, records, "--output", "out.jsonl")
+    mistake("summarize", "-m", checkpoint, "out.jsonl", says="cannot tell which column holds the source: no column")
+
+
 def test_batch_of_another_job_is_not_continued(checkpoint: str, records: str, paper: str):
     run("summarize", "-m", checkpoint, records, "--output", "out.jsonl")
     before = Path("out.jsonl").read_bytes()

@@ -119,7 +119,7 @@ class BookSummarizationTask(SummarizationTask):
             shown = tqdm(results, "chapters", len(chapters))
             for (identifier, text), (result, *_) in zip(chapters.items(), shown, strict=True):
                 summary = result.pop("summary_text").strip()
-                stream.write(journal.line(identifier, summary, **result, input=digest(text)) + "\n")
+                stream.write(journal.line(identifier, summary, **result, made_of=digest(text)) + "\n")
                 stream.flush()
 
     # For --smoke
