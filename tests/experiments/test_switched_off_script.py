@@ -212,7 +212,7 @@ def test_translations_are_read_as_the_recipe_says(tokenizer, tmp_path):
     for part, texts in (("train", DOCUMENTS[0]), ("test", DOCUMENTS[1])):
         row = {"old": texts, "new": texts[::-1], "note": ["x"]}
         (tmp_path / f"{part}.jsonl").write_text(json.dumps(row) + "\n", encoding="utf-8")
-    data = DataArguments(train=str(tmp_path), test_split="test")
+    data = DataArguments(train=str(tmp_path), train_split="train", test_split="test")
     columns = {"source_column": "old", "target_column": "new"}
     [row] = load_script("switched_off").read(data, "translation", tokenizer, None, **columns)
     assert tokenizer.decode(row["input_ids"], skip_special_tokens=True) == " ".join(DOCUMENTS[1])
