@@ -134,7 +134,7 @@ class Columns:
 
     def read(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """Turn a record into the columns every part of the package knows."""
-        for name in (self.source, self.summary, self.id, self.phrases):
+        for name in (self.source, self.summary, self.phrases):
             if name is not None:
                 get_column(row, name)
         source = _SOURCES[self.kind](self.source, _decoded(self.source, row[self.source]))
@@ -489,10 +489,10 @@ def get_string(row: Mapping[str, Any], name: str, what: str) -> str:
 
 
 def get_id(row: Mapping[str, Any], name: str | None) -> dict[str, str]:
-    """A record's identifier as the column `id`; nothing where there is no such column."""
+    """A record's identifier as the column `id`, empty where it has none; nothing where there is no such column."""
     if name is None:
         return {}
-    value = get_column(row, name)
+    value = row.get(name)
     return {"id": "" if value is None else well_formed(name, str(value))}
 
 

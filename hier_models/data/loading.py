@@ -4,7 +4,7 @@ import json
 import logging
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -21,7 +21,7 @@ from .cleaning import Fillers, check_digits, load_fillers
 from .columns import COUNTS, DROPPED_TURNS, FILLER_WORDS, PROBLEMS, BadRecord, RowFormat, resolve_columns
 from .data_files import canonical_split, files_of_split, local_files
 from .document_files import SUBTITLE_SUFFIXES
-from .record_readers import KINDS, TEXT_SUFFIXES, Kind, Record, data_suffix, document_name, read_records
+from .record_readers import DATA_SUFFIXES, KINDS, TEXT_SUFFIXES, Kind, Record, data_suffix, document_name, read_records
 
 
 logger = logging.getLogger(__name__)
@@ -240,12 +240,20 @@ def _format_of_files(
     # others have a column for: plain texts, and subtitles, which may be dialogues.
     last = (*TEXT_SUFFIXES, *SUBTITLE_SUFFIXES)
     files = sorted(files, key=lambda file: (data_suffix(file[0]) != ".pdf", data_suffix(file[0]) in last))
-    records = (record for path, name in files for record in read_records(path, document_name(Path(name))))
-    for record in islice(records, RECORDS_TO_PEEK):
-        try:
-            return resolve(_row_of(record))
-        except ValueError as error:
-            problem = problem or type(error)(f"{record.file}:{record.line}: {error}")
+    every = (record for path, name in files for record in read_records(path, document_name(Path(name))))
+    records: Iterable[Record] = islice(every, RECORDS_TO_PEEK)
+    known: dict[str, Any] = {}
+    if all(data_suffix(path) in DATA_SUFFIXES for path, _ in files):
+        records = list(records)
+        for record in reversed(records):  # of each column the first value stays
+            known |= record.row or {}
+    for record in records:
+        # A first record may lack a column of the others; but what only they have must make no clear one doubtful.
+        for others in (known, {}):
+            try:
+                return resolve(others | _row_of(record))
+            except ValueError as error:
+                problem = problem or type(error)(f"{record.file}:{record.line}: {error}")
         if bad_lines == "stop":
             break
     if problem is None:

@@ -146,6 +146,29 @@ def test_unknown_formats_and_empty_folders(tmp_path):
         load_documents(write(tmp_path / "a.jsonl", b"\n\n"))
 
 
+def test_a_first_record_that_lacks_a_column(tmp_path):
+    """It is as bad as any other; and without an identifier it is as good."""
+    whole = {"text": "a", "summary": "b", "phrases": None}
+    for name in ("summary", "phrases"):
+        row = {column: value for column, value in whole.items() if column != name}
+        file = write(tmp_path / f"{name}.jsonl", as_json_lines([row, whole]))
+        for columns in ({"summary_column": "summary"}, {}):
+            columns |= {"phrases_column": "phrases"}
+            with pytest.raises(BadLineError, match=f"jsonl:1: column '{name}' is missing"):
+                load_documents(file, **columns)
+            aside = {"bad_lines": "set_aside", "set_aside_file": tmp_path / f"{name}.aside"}
+            assert load_documents(file, **columns, **aside)["summary"][:] == ["b"]
+    rows = [{"text": "a"}, {"text": "b", "id": 1, "asked": "c"}, {"text": "d"}]
+    documents = load_documents(write(tmp_path / "a.json", json.dumps(rows).encode()), query_column="asked")
+    assert (documents["id"][:], documents["query"][:]) == (["", "1", ""], [None, "c", None])
+
+
+def test_a_column_of_others_makes_no_clear_one_doubtful(tmp_path):
+    rows = [{"text": "a", "summary": "b"}, {"text": "c", "summary": "d", "content": "e", "reference": "f"}]
+    documents = load_documents(write(tmp_path / "a.jsonl", as_json_lines(rows)))
+    assert documents.to_list() == [{"text": "a", "summary": "b"}, {"text": "c", "summary": "d"}]
+
+
 # Splits
 
 
@@ -352,7 +375,7 @@ def test_damage_in_the_middle_of_an_archive_is_a_bad_record(tmp_path, suffix, co
 
 def test_the_first_record_may_be_bad_too(tmp_path):
     path = write(tmp_path / "a.jsonl", b'{"foo": 1}\n' + as_json_lines(ROWS))
-    with pytest.raises(ValueError, match=r"a\.jsonl:1: cannot tell which column holds the source"):
+    with pytest.raises(BadLineError, match=r"a\.jsonl:1: column 'article' is missing; this record has 'foo'"):
         load_documents(path)
     dataset = load_documents(path, bad_lines="set_aside", set_aside_file=tmp_path / "aside")
     assert list(dataset) == LOADED

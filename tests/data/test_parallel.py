@@ -113,6 +113,13 @@ def test_bad_records_stop_or_are_set_aside(tmp_path, bad, message):
             assert len(rows) == 2
 
 
+def test_a_first_record_without_its_translation(tmp_path):
+    path = write(tmp_path / "a.jsonl", [{"source": EN}, {"source": EN, "target": DE}])
+    with pytest.raises(BadLineError, match=r"a\.jsonl:1: column 'target' is missing"):
+        load_parallel(path)
+    assert len(load_parallel(path, bad_lines="set_aside", set_aside_file=tmp_path / "aside.jsonl")) == 1
+
+
 @pytest.mark.parametrize(("value", "got"), [(5, "a value of type int"), (None, "nothing"), ("ab", "type str")])
 def test_languages_that_are_no_mapping(tmp_path, value, got):
     rows = [{"translation": {"en": EN, "de": DE}}, {"translation": value}]
