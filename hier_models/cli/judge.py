@@ -71,11 +71,14 @@ def _count(folder: Path, files: list[Path]) -> None:
 
     if not (folder / KEY_FILE).is_file():
         raise MistakeError(f"DATA: with --votes, the folder that judge wrote; {folder} has no {KEY_FILE}")
-    with mistakes(f"DATA: {folder / KEY_FILE} is damaged, take it from a copy of the folder", ValueError):
+    damaged = f"DATA: {folder / KEY_FILE} is damaged, take it from a copy of the folder"
+    with mistakes(damaged, ValueError, KeyError, TypeError, AttributeError):
         key = json.loads((folder / KEY_FILE).read_text(encoding="utf-8"))
+        first, second = key["systems"]
+        if not key["aspects"] or any({pair["A"], pair["B"]} != {first, second} for pair in key["pairs"].values()):
+            raise ValueError("its pairs are not of its two systems, or it has no aspects")
     with mistakes("--votes", OSError, ValueError):
         verdicts = count_votes([vote for file in files for vote in read_votes(file, key)], key)
-    first, second = key["systems"]
     print(f"{first} against {second}\n{verdict_table(verdicts)}")
     save_verdicts(folder / "verdicts.json", verdicts, key)
     say(f"Written: {folder / 'verdicts.json'}")

@@ -171,8 +171,12 @@ def test_the_command(workplace):
     mistake("judge", "judging", "--votes", "votes.csv", "-o", "other", says="leave out")
     more = ["--aspect", "fluency", "--documents", 3]
     mistake("judge", "judging", "--votes", "votes.csv", *more, says="leave out --aspect, --documents")
-    Path("judging/key.json").write_text("{")
-    mistake("judge", "judging", "--votes", "votes.csv", says="judging/key.json is damaged")
+    key = json.loads(Path("judging/key.json").read_text())
+    parts = [{name: key[name] for name in key if name != part} for part in ("systems", "aspects", "pairs")]
+    parts += [[key], key | {"pairs": [1]}, key | {"pairs": {"1": {"id": "a", "B": "hat"}}}]
+    for content in ["{", *map(json.dumps, parts)]:
+        Path("judging/key.json").write_text(content)
+        mistake("judge", "judging", "--votes", "votes.csv", says="judging/key.json is damaged, take it from a copy")
     Path("texts").mkdir()
     Path("texts/a.txt").write_text("Bees dance.")
     both = ["-p", files[0], "-p", files[1]]
