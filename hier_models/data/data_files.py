@@ -41,6 +41,10 @@ def local_files(source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]
 
 
 def _files_of_folder(folder: Path) -> list[tuple[Path, str]]:
+    of_dict, of_dataset = ("dataset_dict.json",), ("dataset_info.json", "state.json")
+    if any(all((folder / name).is_file() for name in names) for names in (of_dict, of_dataset)):
+        wanted = '`datasets.load_from_disk(…).to_json("x.jsonl")`, each split by itself'
+        raise ValueError(f"source: folder {folder} is of `save_to_disk`, which is not read; write it with {wanted}")
     found = visible_files(folder)
     data = [path for path in found if data_suffix(path) in DATA_SUFFIXES]
     # Beside data a README.md is no document.

@@ -55,6 +55,8 @@ INSTEAD = {
     ".odt": "save it as .docx or .pdf",
     ".rtf": "save it as .docx or .pdf",
     ".pptx": "save it as .pdf",
+    ".parquet": 'write it as JSON lines: `datasets.Dataset.from_parquet("x.parquet").to_json("x.jsonl")`',
+    ".arrow": 'write it as JSON lines: `datasets.Dataset.from_file("x.arrow").to_json("x.jsonl")`',
 }
 _COMPRESSED = (b"\x1f\x8b", b"BZh91AY&SY", b"\xfd7zXZ\0")  # by gzip, bzip2, xz
 _HTML = re.compile(

@@ -137,13 +137,29 @@ def test_missing_sources(source):
 
 
 def test_unknown_formats_and_empty_folders(tmp_path):
-    with pytest.raises(ValueError, match=r"cannot tell the format of .*a.parquet.*\.jsonl"):
-        load_documents(write(tmp_path / "a.parquet", b"PAR1"))
+    with pytest.raises(ValueError, match=r"cannot tell the format of .*a.xls.*\.jsonl"):
+        load_documents(write(tmp_path / "a.xls", b"PAR1"))
     (tmp_path / "empty").mkdir()
     with pytest.raises(ValueError, match=r"holds no file that ends in \.jsonl"):
         load_documents(tmp_path / "empty")
     with pytest.raises(ValueError, match="no records"):
         load_documents(write(tmp_path / "a.jsonl", b"\n\n"))
+
+
+def test_what_datasets_writes_is_refused_with_what_makes_it_json_lines(tmp_path):
+    rows = Dataset.from_list(ROWS)
+    rows.save_to_disk(tmp_path / "one")
+    datasets.DatasetDict(train=rows).save_to_disk(tmp_path / "several")
+    for source in ("one", "several", "several/train"):
+        with pytest.raises(ValueError, match=rf"{source} is of `save_to_disk`.*load_from_disk\(…\)\.to_json\("):
+            load_documents(tmp_path / source)
+    rows.to_parquet(tmp_path / "a.parquet")
+    (arrow,) = (tmp_path / "one").glob("*.arrow")
+    for source, reader in ((tmp_path / "a.parquet", "from_parquet"), (arrow, "from_file")):
+        with pytest.raises(ValueError, match=rf'write it as JSON lines: .*{reader}\("x.*to_json\("x\.jsonl'):
+            load_documents(source)
+        getattr(Dataset, reader)(str(source)).to_json(tmp_path / "a.jsonl")
+        assert list(load_documents(tmp_path / "a.jsonl")) == LOADED
 
 
 def test_a_first_record_that_lacks_a_column(tmp_path):
