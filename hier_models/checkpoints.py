@@ -48,6 +48,9 @@ def why_no_checkpoint(name: str) -> str | None:
     if path.is_file():
         return f"{name!r} is a file; give a folder with a config.json, or the id of a model on the Hub"
     if path.is_dir() and not (path / "config.json").is_file():
+        if (path / "adapter_config.json").is_file():
+            wanted = "load it with peft, and save what its `merge_and_unload()` gives with `save_pretrained`"
+            return f"the folder {name!r} is a PEFT adapter and no whole model; {wanted}"
         checkpoints = sorted(path.glob("checkpoint-*/config.json"), key=lambda config: config.stat().st_mtime)
         hint = f"; it holds checkpoints, such as {checkpoints[-1].parent}" if checkpoints else ""
         return f"the folder {name!r} is not a checkpoint (it has no config.json){hint}"

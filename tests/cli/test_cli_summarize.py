@@ -751,6 +751,8 @@ def test_mistakes_in_the_model(paper: str, checkpoint: str):
     mistake("summarize", "-m", "run", paper, says="'run' is not a checkpoint (it has no config.json)")
     shutil.copy("model/config.json", "run/checkpoint-20")
     mistake("summarize", "-m", "run", paper, says="it holds checkpoints, such as run/checkpoint-20")
+    Path("run/adapter_config.json").write_text("{}")
+    mistake("summarize", "-m", "run", paper, says="'run' is a PEFT adapter and no whole model; load it with peft")
     mistake("summarize", "-m", "run/checkpoint-20", paper, says="--model: cannot load 'run/checkpoint-20'")
     shutil.copytree("model", "damaged")
     Path("damaged/model.safetensors").write_bytes(b"not weights")
