@@ -134,6 +134,12 @@ class Columns:
 
     def read(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """Turn a record into the columns every part of the package knows."""
+        if self.source not in row and (self.from_files or is_from_file(row)):
+            kinds = (
+                "a dialogue, and the others are texts" if "turns" in row else "a text, and the others are dialogues"
+            )
+            wanted = "give one kind at a time, or set it aside (--set-aside FILE, bad_lines='set_aside')"
+            raise BadRecord(f"this file is {kinds}; {wanted}")
         for name in (self.source, self.summary, self.phrases):
             if name is not None:
                 get_column(row, name)

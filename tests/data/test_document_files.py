@@ -770,6 +770,17 @@ def test_dialogue_of_subtitles(tmp_path: Path):
     (tmp_path / "a.srt").write_text("1\n00:00:01,000 --> 00:00:02,000\nANN: It rose.\n")
     rows = load_documents(tmp_path / "a.srt")
     assert rows["turns"] == [[{"role": "ANN", "content": "It rose."}]]
+    # With texts it is the first file that decides.
+    for name, says in (
+        ("a.md", "a dialogue, and the others are texts"),
+        ("b.txt", "a text, and the others are dialogues"),
+    ):
+        (tmp_path / name).write_text("It fell.")
+        with pytest.raises(BadLineError, match=rf":1: this file is {says}; give one kind at a time, or set it aside"):
+            load_documents(tmp_path)
+        aside = {"bad_lines": "set_aside", "set_aside_file": tmp_path.with_name("aside")}
+        assert len(load_documents(tmp_path, **aside)) == 1
+        (tmp_path / name).unlink()
 
 
 def test_chapters_of_a_pdf(tmp_path: Path):
