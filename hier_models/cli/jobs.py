@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import sys
@@ -106,6 +107,10 @@ def run_job(
             name = document.pop("id")
             digests[name] = digest(document)
             queries += QUERY in document
+        # Whoever reads them again would be told the same again.
+        of_data = logging.getLogger("hier_models.data")
+        stack.callback(of_data.setLevel, of_data.level)
+        of_data.setLevel(logging.ERROR)
         also = given_only(importance_tagger=importance_tagger, phrases_column=phrases_column, seed=seed)
         asked = settings()
         if kind is not POEMS and asked.get("num_return_sequences", 1) != 1:

@@ -60,7 +60,8 @@ def _files_of_folder(folder: Path) -> list[tuple[Path, str]]:
     read = {*texts, *data}
     ignored = [path.name for path in found if path not in read]
     if ignored:
-        logger.warning("%s: %d files of other kinds are not read: %s", folder, len(ignored), ", ".join(ignored[:5]))
+        count = "1 file of another kind is" if len(ignored) == 1 else f"{len(ignored)} files of other kinds are"
+        logger.warning("%s: %s not read: %s", folder, count, ", ".join(ignored[:5]))
     return [(path, path.relative_to(folder).as_posix()) for path in texts or data]
 
 

@@ -169,6 +169,18 @@ def test_a_folder_of_several_splits_says_what_to_name(checkpoint: str):
     mistake("summarize", "-m", checkpoint, "corpus", says=says)
 
 
+def test_what_is_said_of_a_folder_is_said_once(checkpoint: str, caplog: pytest.LogCaptureFixture):
+    Path("folder").mkdir()
+    Path("folder/a.txt").write_text(DOCUMENTS[2])
+    Path("folder/empty.txt").write_text("")
+    Path("folder/notes.odt").write_bytes(b"PK")
+    run("summarize", "-m", checkpoint, "folder", "--set-aside", "aside.jsonl")
+    said = [message.split(": ")[0] for message in caplog.messages]
+    assert said == ["folder", "folder/empty.txt:1 set aside in aside.jsonl"]
+    run("summarize", "-m", checkpoint, "folder", "--set-aside", "aside.jsonl")  # also the next time
+    assert len(caplog.messages) == 4
+
+
 def test_summarize_a_folder_and_files(checkpoint: str, records: str, paper: str):
     Path("folder/deep").mkdir(parents=True)
     Path("folder/a.txt").write_text(DOCUMENTS[2])

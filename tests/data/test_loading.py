@@ -104,7 +104,10 @@ def test_folder_says_what_it_does_not_read(tmp_path, caplog):
     write(tmp_path / "a.txt", b"Text.")
     write(tmp_path / "notes.odt", b"PK")
     load_documents(tmp_path)
-    assert "1 files of other kinds are not read: notes.odt" in caplog.text
+    assert "1 file of another kind is not read: notes.odt" in caplog.text
+    write(tmp_path / "a.odt", b"PK")
+    load_documents(tmp_path)
+    assert "2 files of other kinds are not read: a.odt, notes.odt" in caplog.text
 
 
 def test_list_of_files(tmp_path):
