@@ -202,6 +202,8 @@ class _Job:
             self.done = journal.read()
         except ValueError as error:
             raise ValueError(f"`output`: {error}") from error
+        if self.done:
+            logger.warning("%s is there; going on from it.", journal.path)
         return stack.enter_context(journal.path.open("a", encoding="utf-8"))
 
     def run(self, progress: bool) -> BookSummary:

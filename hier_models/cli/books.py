@@ -55,13 +55,16 @@ def run_book(
 
     if output is not None:
         kept = output / SUMMARIES_FILE
-        if kept.exists():
-            say(f"{kept} is there; going on from it.")
         state.when_interrupted = f"What is done is in {kept}; the same command goes on from there."
     size = batch_size if isinstance(batch_size, int) else 1
-    result = summarize_book(
-        as_read, *pipelines, output=output, batch_size=size, progress=sys.stderr.isatty(), **settings
-    )
+    try:
+        result = summarize_book(
+            as_read, *pipelines, output=output, batch_size=size, progress=sys.stderr.isatty(), **settings
+        )
+    except ValueError as error:
+        if not str(error).startswith("`output`"):
+            raise
+        raise MistakeError(str(error).replace("`output`", "--output", 1)) from error
     if report := result.report().removeprefix(as_read.report()).strip("\n"):
         say(report)
     if output is not None:

@@ -18,7 +18,7 @@ def book(workplace: Path) -> str:
     return "rain.txt"
 
 
-def test_book(checkpoint: str, book: str):
+def test_book(checkpoint: str, book: str, caplog: pytest.LogCaptureFixture):
     expected = summarize_book(book, checkpoint, progress=False)
     result = run("summarize", "--book", book, "-m", checkpoint, "-o", "out")
     assert result.stdout == expected.summary + "\n"
@@ -31,11 +31,13 @@ def test_book(checkpoint: str, book: str):
     # The same command again goes on from there; another one does not.
     again = run("summarize", "-m", checkpoint, "--book", book, "-o", "out")
     assert again.stdout == result.stdout
-    assert "out/summaries.jsonl is there; going on from it" in again.stderr
+    assert caplog.messages == ["out/summaries.jsonl is there; going on from it."]
     refused = run("summarize", "--book", book, "-m", checkpoint, "-o", "out", "--max-length", "9", code=2)
     assert refused.stdout == ""
+    assert "Error: --output: out/summaries.jsonl:1 was made with" in refused.stderr
     assert '"max_new_tokens": 9' in refused.stderr
     assert "give another place" in refused.stderr
+    assert len(caplog.messages) == 1
 
 
 def test_book_as_json(checkpoint: str, book: str):
