@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import hashlib
+import math
 import os
 import platform
 import re
@@ -24,7 +25,7 @@ from ..data.record_readers import DATA_SUFFIXES, DOCUMENT_SUFFIXES, data_suffix
 from ..models.attention_products import multiplies_bfloat16
 from ..models.phrase_finder import KEY_PHRASES_FILE
 from ..pipelines.int8_hier import hand_back_memory
-from .arguments import Recipe
+from .arguments import Recipe, RecipeError
 
 
 PARTS = ("train", "validation", "test")
@@ -120,6 +121,30 @@ def _process_peak() -> int:
         return 0
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return int(peak if sys.platform == "darwin" else 1024 * peak)
+
+
+class DivergedError(RecipeError):
+    """A run whose loss is no finite number any more."""
+
+
+class StopDiverged(TrainerCallback):
+    """Ends a run that has diverged where that is logged, so that no checkpoint is saved of it."""
+
+    def __init__(self) -> None:
+        self._sound = 0
+
+    def on_train_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+        self._sound = state.global_step
+
+    def on_log(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+        loss = kwargs["logs"].get("loss", kwargs["logs"].get("train_loss"))
+        if loss is None:
+            return
+        if not math.isfinite(loss):
+            steps = f"step {state.global_step} of {state.max_steps}, and was a number until step {self._sound}"
+            remedy = "a lower learning_rate or max_grad_norm, or without bf16 and fp16"
+            raise DivergedError(f"training: the loss is {loss} at {steps}; begin anew (run: overwrite) with {remedy}")
+        self._sound = state.global_step
 
 
 class LogAtCheckpoints(TrainerCallback):

@@ -38,7 +38,17 @@ from .resuming import (
     check_same_model,
     checkpoint_to_resume,
 )
-from .run_metadata import LogAtCheckpoints, RunCosts, TimeLimit, TimeUpError, code_version, data_version, machine
+from .run_metadata import (
+    DivergedError,
+    LogAtCheckpoints,
+    RunCosts,
+    StopDiverged,
+    TimeLimit,
+    TimeUpError,
+    code_version,
+    data_version,
+    machine,
+)
 from .tasks import Task, task_class
 from .trainer import HierTrainer
 
@@ -71,7 +81,8 @@ def run_training(recipe: Recipe, deadline: float | None = None) -> dict[str, Any
 
     Raises:
         RecipeError: If parts of the recipe do not fit together, or `output_dir` holds a finished run that is not to be
-            longer now, or one of another recipe or other data. A `RunningError` if another process is training it.
+            longer now, or one of another recipe or other data. A `RunningError` if another process is training it, a
+            `DivergedError` if the loss is no finite number any more; no model is saved then.
         TimeUpError: If the run was stopped because its time was up; the same call goes on from there.
     """
     arguments = recipe.training
@@ -132,7 +143,14 @@ def _train(recipe: Recipe, task: Task, deadline: float | None) -> dict[str, Any]
     if validation_dataset is None and arguments.eval_strategy != "no":
         raise RecipeError("training: eval_strategy is on, but data: validation is not given")
 
-    own = [ProcessesInCheckpoint(arguments.world_size), BestInFolder(), length, costs, LogAtCheckpoints()]
+    own = [
+        ProcessesInCheckpoint(arguments.world_size),
+        BestInFolder(),
+        length,
+        costs,
+        LogAtCheckpoints(),
+        StopDiverged(),
+    ]
     trainer = HierTrainer(
         model=model,
         args=arguments,
@@ -159,7 +177,11 @@ def _train(recipe: Recipe, task: Task, deadline: float | None) -> dict[str, Any]
     # With 1, the Trainer ends with the best checkpoint alone: if scoring then failed, training would go on from there.
     if keeps_one := arguments.load_best_model_at_end and arguments.save_total_limit == 1:
         arguments.save_total_limit = 2
-    outcome = trainer.train(resume_from_checkpoint=checkpoint)
+    try:
+        outcome = trainer.train(resume_from_checkpoint=checkpoint)
+    except DivergedError:
+        trainer.save_state()  # the losses until then
+        raise
     arguments.save_total_limit = 1 if keeps_one else arguments.save_total_limit
     if limit is not None and limit.stopped:
         # A launcher ends all processes with the first, and one may still be writing the checkpoint.

@@ -53,6 +53,7 @@ from hier_models.training import (
 from hier_models.training.arguments import for_prediction
 from hier_models.training.models import FROM_BART, load_model_and_processor
 from hier_models.training.resuming import RunningError, check_same_model, experiment, finished_run
+from hier_models.training.run_metadata import DivergedError
 from tests import forks
 from tests.conftest import DOCUMENTS, SUMMARIES, TURNS
 
@@ -107,6 +108,18 @@ def bart(tmp_path, tokenizer):
 
 def weights(folder):
     return AutoModelForSeq2SeqLM.from_pretrained(folder).state_dict()
+
+
+@pytest.mark.parametrize("logging", [{}, {"logging_steps": 1}])
+def test_a_run_that_diverges_says_so_and_saves_no_model(values, tmp_path, logging):
+    values |= {"learning_rate": 1e30, "max_steps": 6, "save_strategy": "steps", "save_steps": 6, **logging}
+    says = (
+        r"the loss is nan at step \d of 6, and was a number until step \d; .* with a lower learning_rate or max_grad"
+    )
+    with pytest.raises(DivergedError, match=says):
+        run_training(load_recipe(None, values))
+    assert not list((tmp_path / "run").rglob("*.safetensors"))
+    assert not (tmp_path / "run" / "results.json").exists()
 
 
 def assert_same_weights(a, b, **tolerance):
