@@ -17,7 +17,7 @@ from ..locks import held
 from ..training.arguments import RecipeError
 from ..training.recipe_files import Overrides, all_options, check_overrides, load_recipe, variant_names
 from ..training.resuming import RunningError, finished_run
-from ..training.run_metadata import TimeUpError, is_up
+from ..training.run_metadata import DivergedError, TimeUpError, is_up
 from ..training.smoke import run_smoke
 from ..training.train import run_training
 from .comparison_checks import (
@@ -140,6 +140,8 @@ def run_comparison(
                 raise
             logger.warning("%s; going on with the next run", error)
             continue
+        except DivergedError as error:
+            logger.warning("%s; going on with the next run", error)
         free_memory()
         reported = report()
     return reported or report()

@@ -23,7 +23,7 @@ from ..training.likelihood import READS
 from ..training.tasks import PREDICTIONS_FILE, SCORES_FILE
 from .comparison_examples import write_examples
 from .comparison_settings import Comparison
-from .tables import fill_in, made_longer, write_csv
+from .tables import fill_in, has_diverged, made_longer, write_csv
 
 
 logger = logging.getLogger(__name__)
@@ -54,6 +54,11 @@ def write_report(
         for name, of_seeds in runs.items()
     }
     variants = {name: _summary(comparison, name, twins, runs, scores, curves) for name, own in runs.items() if own}
+    ended = {name: _ended(folder, name, set(comparison.seeds) - set(of_seeds)) for name, of_seeds in runs.items()}
+    drawn = {name: curves[name] | ended[name] for name in runs}
+    diverged = {
+        name: sorted([*of_seeds, *variants.get(name, {}).get("diverged", [])]) for name, of_seeds in ended.items()
+    }
     results = {
         "question": comparison.question,
         "command": command,
@@ -63,6 +68,7 @@ def write_report(
         "interval": {"confidence": CONFIDENCE, "draws": DRAWS, "over": "test documents, paired"},
         "differs": dict(comparison.differs),
         "overlap": overlap,
+        "diverged": {name: of_seeds for name, of_seeds in diverged.items() if of_seeds},
         "variants": variants,
         "made_by": _made_by(runs),
     }
@@ -73,7 +79,7 @@ def write_report(
     write_csv(folder / "table.csv", [_row(name, found) for name, found in variants.items()])
     losses = [
         {"variant": name, "seed": seed, "part": part, "step": step, "loss": loss}
-        for name, of_seeds in curves.items()
+        for name, of_seeds in drawn.items()
         for seed, curve in of_seeds.items()
         for part in ("train", "validation")
         for step, loss in curve[part].items()
@@ -81,7 +87,7 @@ def write_report(
     write_csv(folder / "curves.csv", losses)
     _write_examples(folder, comparison, scores)
     try:
-        draw_curves(folder / "learning_curves.png", comparison.question, curves)
+        draw_curves(folder / "learning_curves.png", comparison.question, drawn)
     except ImportError as error:
         logger.warning("no learning_curves.png: %s", error)
     return {"results": results, "table": table}
@@ -118,12 +124,7 @@ def _scored(runs: Mapping[int, Mapping[str, Any]], curves: Mapping[int, Mapping[
 
 def _curve(folder: Path, run: Mapping[str, Any]) -> dict[str, Any]:
     """The losses of a run by its steps, and which evaluation was the best."""
-    training = run["recipe"]["training"]
-    history = json.loads((folder / "trainer_state.json").read_text(encoding="utf-8"))["log_history"]
-    losses = {
-        part: {entry["step"]: entry[key] for entry in history if key in entry}
-        for part, key in (("train", "loss"), ("validation", "eval_loss"))
-    }
+    training, history = run["recipe"]["training"], _history(folder)
     name = _metric_of_best(training)
     scored = {entry["step"]: entry[f"eval_{name}"] for entry in history if f"eval_{name}" in entry}
     found = {step: score for step, score in scored.items() if math.isfinite(score)}
@@ -133,7 +134,35 @@ def _curve(folder: Path, run: Mapping[str, Any]) -> dict[str, Any]:
     before = [value for step, value in found.items() if step <= steps * 2 / 3]
     is_last = bool(before) and best == max(found)
     improves = is_last and abs(found[best] - better(before)) > IMPROVING * abs(better(before))
-    return {**losses, "steps": steps, "best_step": best, "still_improving": improves}
+    return {
+        **_losses(history),
+        "steps": steps,
+        "best_step": best,
+        "still_improving": improves,
+        "is_sound": _is_sound(history),
+    }
+
+
+def _history(folder: Path) -> list[dict[str, Any]]:
+    history: list[dict[str, Any]] = json.loads((folder / "trainer_state.json").read_text("utf-8"))["log_history"]
+    return history
+
+
+def _losses(history: Sequence[Mapping[str, Any]]) -> dict[str, dict[int, float]]:
+    parts = (("train", "loss"), ("validation", "eval_loss"))
+    return {part: {entry["step"]: entry[key] for entry in history if key in entry} for part, key in parts}
+
+
+def _ended(folder: Path, variant: str, unfinished: set[int]) -> dict[int, dict[str, Any]]:
+    """The curves of the runs that were ended because they diverged."""
+    files = {seed: _folder(folder, variant, seed) for seed in sorted(unfinished)}
+    histories = {seed: _history(file) for seed, file in files.items() if (file / "trainer_state.json").is_file()}
+    return {seed: _losses(history) for seed, history in histories.items() if not _is_sound(history)}
+
+
+def _is_sound(history: Sequence[Mapping[str, Any]]) -> bool:
+    losses = (entry[key] for entry in history for key in ("loss", "train_loss", "eval_loss") if key in entry)
+    return all(map(math.isfinite, losses))
 
 
 def _made_by(runs: Runs) -> list[dict[str, Any]]:
@@ -186,9 +215,7 @@ def _summary(
         "steps": max(curves[name][seed]["steps"] for seed in seeds),
         "made_longer_after": {seed: run.get("made_longer_after", []) for seed, run in own.items()},
         "best_step": {seed: curves[name][seed]["best_step"] for seed in seeds},
-        "diverged": [
-            seed for seed in seeds if not all(math.isfinite(found["values"][seed]) for found in metrics.values())
-        ],
+        "diverged": [seed for seed, run in own.items() if has_diverged(run) or not curves[name][seed]["is_sound"]],
         "still_improving": [seed for seed in seeds if curves[name][seed]["still_improving"]],
         "scored_model": _scored(own, curves[name]),
         "label_smoothing": next(iter(own.values()))["recipe"]["training"].get("label_smoothing_factor", 0.0),
@@ -291,9 +318,12 @@ def draw_curves(path: Path, title: str, curves: Mapping[str, Mapping[int, Mappin
             of_steps = [pd.Series(curve[part], dtype=float) for curve in of_seeds.values()]
             if not of_steps:
                 continue
+            steps = pd.concat(of_steps, axis=1).index
+            sound = [all(map(math.isfinite, curve["train"].values())) for curve in of_seeds.values()]
+            of_steps = [own if is_sound else own.reindex(steps) for own, is_sound in zip(of_steps, sound, strict=True)]
             # A row for each step that all seeds have, a column for each seed; one that diverged hides no other.
             losses = pd.concat(of_steps, axis=1, join="inner").replace([math.inf, -math.inf], math.nan)
-            losses = losses.dropna(how="all").sort_index()
+            losses = losses.dropna(how="all").dropna(how="all", axis=1).sort_index()
             if losses.empty:
                 continue
             seeds = losses.shape[1]

@@ -9,7 +9,7 @@ from typing import Any
 from ..training.arguments import RecipeError
 from ..training.recipe_files import Overrides, check_overrides, comparison_section, load_recipe, variant_names
 from ..training.resuming import finished_run
-from ..training.run_metadata import TimeUpError, is_up
+from ..training.run_metadata import DivergedError, TimeUpError, is_up
 from ..training.train import run_training
 from .comparison import free_memory, run_comparison, smoke_variants
 from .tables import table_of, write_tables
@@ -32,8 +32,8 @@ def run_sweep(path: str | os.PathLike[str], overrides: Overrides = (), *, smoke:
         smoke: Try each variant with `run_smoke`.
 
     Returns:
-        `variants`, name -> what `run_training` returned for it, now or earlier; `table`, in Markdown; and `folder`, of
-        the variants' folders.
+        `variants`, name -> what `run_training` returned for it, now or earlier, or `diverged`, why it was ended;
+        `table`, in Markdown; and `folder`, of the variants' folders.
 
     Raises:
         RecipeError: If a variant cannot run, its folder holds the finished run of another recipe, or an override is of
@@ -60,7 +60,11 @@ def run_sweep(path: str | os.PathLike[str], overrides: Overrides = (), *, smoke:
         deadline = None if limit is None else begun + 60 * limit
         if deadline is not None and not finished[name] and is_up(deadline, recipe.training):
             raise TimeUpError(f"the time is up: {number - 1} of {len(names)} variants are done")
-        results[name] = finished[name] or run_training(recipe, deadline)
+        try:
+            results[name] = finished[name] or run_training(recipe, deadline)
+        except DivergedError as error:
+            logger.warning("%s; going on with the next variant", error)
+            results[name] = {"diverged": str(error)}
         free_memory()
         if recipe.training.process_index == 0:
             write_tables(results, folder)

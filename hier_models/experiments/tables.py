@@ -1,5 +1,6 @@
 """Tables of scores, as Markdown and as CSV."""
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -46,8 +47,16 @@ def scores_of(results: Mapping[str, Any]) -> list[dict[str, Any]]:
 def table_of(results: Mapping[str, Any]) -> str:
     """Lay out the scores of variants."""
     rows = [{column: _cell(value) for column, value in row.items()} for row in scores_of(results)]
+    diverged = ", ".join(name for name, found in results.items() if has_diverged(found))
+    said = [f"**Diverged**, so that the loss or a score is no finite number: {diverged}."] if diverged else []
     longer = made_longer({name: {0: found.get("made_longer_after", [])} for name, found in results.items()})
-    return markdown(pd.DataFrame(rows).fillna("")) + (f"\n\n{longer}" if longer else "")
+    return "\n\n".join([markdown(pd.DataFrame(rows).fillna("")), *said, *([longer] if longer else [])])
+
+
+def has_diverged(found: Mapping[str, Any]) -> bool:
+    """Tell whether a run found a number that is not finite, or was ended for it."""
+    scores = [value for part in ("evaluation", "test") for value in (found.get(part) or {}).values()]
+    return "diverged" in found or not all(math.isfinite(value) for value in scores if isinstance(value, float))
 
 
 def write_tables(results: Mapping[str, Any], folder: Path) -> None:

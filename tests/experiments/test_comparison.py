@@ -27,6 +27,7 @@ from hier_models.training import RecipeError, load_recipe
 from hier_models.training.arguments import set_accumulation
 from hier_models.training.models import load_model_and_processor
 from hier_models.training.resuming import RunningError, finished_run
+from hier_models.training.run_metadata import DivergedError
 from tests import forks
 from tests.conftest import DOCUMENTS, SUMMARIES
 
@@ -505,6 +506,20 @@ def test_learning_curves(tmp_path, monkeypatch):
     assert lines == [([[2], [3.0]], "a (2 seeds)"), ([[1], [5.0]], "b"), ([[1], [6.0]], "b")]
 
 
+def test_a_curve_is_of_the_seeds_that_have_one(tmp_path, monkeypatch):
+    """One that diverged at once is none of them, and one that was ended ends no other's."""
+    lines = []
+    monkeypatch.setattr(Axes, "plot", lambda self, *args, **kwargs: lines.append((list(args), kwargs["label"])))
+    sound, ended = {1: 3.0, 2: 2.0, 3: 1.0}, {1: 5.0, 2: math.nan}
+    curves = {
+        "a": {1: {"train": sound, "validation": sound}, 2: {"train": {1: math.nan}, "validation": {}}},
+        "b": {1: {"train": sound, "validation": sound}, 2: {"train": ended, "validation": {1: 5.0}}},
+    }
+    comparison_report.draw_curves(tmp_path / "curves.png", "Which?", curves)
+    a, b = ([[1, 2, 3], [3.0, 2.0, 1.0]], "a"), ([[1, 2, 3], [4.0, 2.0, 1.0]], "b (2 seeds)")
+    assert lines == [a, b, a, b]
+
+
 def test_a_seed_that_diverged_hides_no_curve_of_others(tmp_path, monkeypatch):
     lines = []
     monkeypatch.setattr(Axes, "plot", lambda self, *args, **kwargs: lines.append(list(args)))
@@ -691,6 +706,37 @@ def test_a_run_that_diverged_does_not_end_the_comparison(content, tmp_path, monk
     assert f"| decoder | {score} | " in found["table"].replace("*", "")
     assert "| encoder | 21.67 ± 2.36 |" in found["table"].replace("*", "")
     assert "so that a score is no finite number, with these seeds: decoder (2)" in found["table"]
+
+
+@pytest.mark.usefixtures("no_drawing")
+def test_a_training_that_diverged_is_named_and_ends_no_comparison(content, tmp_path, monkeypatch):
+    """Whatever the metrics are, and where other seeds are finished or none."""
+    run, ran = finish(EQUAL), []
+
+    def run_training(recipe, deadline):
+        ran.append("/".join(recipe.training.output_dir.split("/")[-2:]))
+        if ran[-1] == "encoder/seed_1":
+            return run(recipe)
+        folder = Path(recipe.training.output_dir)
+        folder.mkdir(parents=True)
+        history = [{"step": 1, "loss": 3.0}, {"step": 2, "loss": math.nan}]
+        (folder / "trainer_state.json").write_text(json.dumps({"log_history": history}))
+        raise DivergedError("training: the loss is nan")
+
+    monkeypatch.setattr(comparison, "run_training", run_training)
+    content["comparison"]["metrics"] = ["rouge1"]
+    found = run_sweep(write(tmp_path / "a.yaml", content))
+    assert len(ran) == 4
+    assert found["results"]["finished_runs"] == 1
+    assert "no finite number, with these seeds: encoder (2); decoder (1, 2)." in found["table"]
+    assert "decoder,2,train,2," in (tmp_path / "out" / "curves.csv").read_text()
+
+
+@pytest.mark.usefixtures("no_drawing")
+def test_a_loss_that_is_no_number_is_named_whatever_the_metrics(content, tmp_path, monkeypatch):
+    monkeypatch.setattr(comparison, "run_training", finish({"encoder": {1: 3.0}, "decoder": {1: math.inf}}))
+    content["comparison"]["metrics"] = ["rouge1"]
+    assert "with these seeds: decoder (1, 2)." in run_sweep(write(tmp_path / "a.yaml", content))["table"]
 
 
 @pytest.mark.usefixtures("no_drawing")

@@ -66,6 +66,15 @@ def test_tables_of_a_sweep_that_was_moved(sweep, tmp_path):
     assert not (tmp_path / "sweep").exists()
 
 
+def test_a_variant_that_diverges_is_named_and_ends_no_sweep(sweep):
+    content = yaml.safe_load(sweep.read_text())
+    content["variants"] = {"hot": {"training": {"learning_rate": 1.0e30}}, "cool": None}
+    found = run_sweep(write(sweep, content), {"max_steps": 4})
+    assert "diverged" in found["variants"]["hot"]
+    assert "\n\n**Diverged**, so that the loss or a score is no finite number: hot." in found["table"]
+    assert found["variants"]["cool"]["test"]["documents"] == 4
+
+
 def test_a_variant_is_the_base_but_for_what_it_says(sweep, tmp_path):
     assert variant_names(sweep) == ["hierarchy", "none-0.5"]
     assert variant_names(tmp_path / "recipe.yaml") == []
