@@ -797,6 +797,14 @@ def test_predictions_need_no_evaluations_for_the_learning_rate(tmp_path, kind):
         ),
         ({"max_length": 966}, "generation: max_length is 966, but the model has only 96 positions"),
         ({"eval_strategy": "steps", "eval_steps": 1}, "eval_strategy is on, but data: validation is not given"),
+        (
+            {"eval_strategy": "epoch", "metric_for_best_model": "rouge_1", "predict_with_generate": True},
+            "^training: metric_for_best_model: summarization reports no 'rouge_1'; did you mean rouge1",
+        ),
+        (
+            {"eval_strategy": "epoch", "metric_for_best_model": "eval_rouge1"},
+            "^training: metric_for_best_model: rouge1 needs predict_with_generate: true$",
+        ),
         ({"resume_from_checkpoint": "true"}, "holds no complete checkpoint"),
         ({"resume_from_checkpoint": "runs/none"}, "resume_from_checkpoint: there is no folder 'runs/none'"),
         ({"resume_from_checkpoint": "x", "overwrite": True}, "exclude each other"),

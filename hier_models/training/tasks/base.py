@@ -13,7 +13,7 @@ from datasets import IterableDataset
 
 from ...data import HierDataCollator, LoadReport
 from .. import key_phrases
-from ..arguments import ModelArguments, Recipe, RecipeError, mistakes_of, named_in_errors
+from ..arguments import ModelArguments, Recipe, RecipeError, mistakes_of, named_in_errors, nearest
 from ..distributed import own_file
 from ..evaluation import write_json_lines
 from ..models import Processor, load_model_and_processor
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 SCORES_FILE = "document_scores.json"
 # What a model wrote of the test documents, in the order of their scores.
 PREDICTIONS_FILE = "predictions_test.jsonl"
+LOSS = "loss"  # which every task reports
 # What of the section data is for rows of a document, and for its summary alone; see `Task.unused`.
 OF_DOCUMENTS = ("text_column", "summary_column", "source_kind", "fillers")
 OF_SUMMARIES = (
@@ -61,6 +62,8 @@ class Task(ABC):
     in_order: ClassVar[bool] = False
     # How many examples `--smoke` trains on at a time, at most.
     smoke_batch: ClassVar[int] = 2
+    # What `compute_metrics` reports, so that `metric_for_best_model` can be checked; None where that is not known.
+    metrics: ClassVar[tuple[str, ...] | None] = None
     # What a comparison can compare: `test` writes the statistics of each document (`DocumentScores`) to `SCORES_FILE`.
     document_metrics: ClassVar[tuple[str, ...]] = ()
 
@@ -91,6 +94,15 @@ class Task(ABC):
             given.append("model: tokenizer_words")
         if given:
             raise RecipeError(f"{given[0]} means nothing to {self.recipe.run.task} (run: task); leave it out")
+        training = self.recipe.training
+        metric = (training.metric_for_best_model or LOSS).removeprefix("eval_")
+        if training.eval_strategy == "no" or metric == LOSS or self.metrics is None:
+            return
+        if metric not in self.metrics:
+            names = nearest(metric, [LOSS, *self.metrics])
+            raise RecipeError(f"training: metric_for_best_model: {self.recipe.run.task} reports no {metric!r}{names}")
+        if isinstance(self, WritingTask) and not training.predict_with_generate:
+            raise RecipeError(f"training: metric_for_best_model: {metric} needs predict_with_generate: true")
 
     def set_aside_file(self, part: str) -> Path | None:
         """Name this process' file for lines of a part that cannot be used; None where bad lines stop the run."""

@@ -43,6 +43,7 @@ class ClassificationTask(EncoderTask):
     """
 
     arguments = ClassificationArguments
+    metrics = ("accuracy",)
     auto_class = "AutoModelForSequenceClassification"
     resolve = resolve_pairs
     unused = tuple(name for name in EncoderTask.unused if name != "text_column")

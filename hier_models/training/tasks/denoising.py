@@ -54,6 +54,7 @@ class DenoisingTask(Task):
     """Whole sentences in chunks, shuffled and masked, to be written as they were (Lewis et al., 2020, 2.2 and 5.1)."""
 
     arguments = DenoisingArguments
+    metrics = ()
     unused = (
         *("summary_column", "test", "test_split", "phrases_column", "query_column", "several_references", "digits"),
         "long_documents",

@@ -22,6 +22,7 @@ class ImportanceTaggingTask(EncoderTask):
     """A token is important if its word, not a stopword, has its lemma in the summary; scored over all tokens."""
 
     arguments = EncoderArguments
+    metrics = ("precision", "recall", "f1", "auc")
     auto_class = "AutoModelForTokenClassification"
     checkpoint_class = None
     unused = UNUSED

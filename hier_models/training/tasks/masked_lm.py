@@ -44,6 +44,7 @@ class MaskedLMTask(EncoderTask):
     """
 
     arguments = MaskedLMArguments
+    metrics = ("perplexity", "accuracy")
     auto_class = "AutoModelForMaskedLM"
     can_stream = True
     unused = ("summary_column", *UNUSED)

@@ -29,6 +29,7 @@ class MultipleChoiceTask(EncoderTask):
     """A text, a question and options, each an input of its own, of which one is right; scored by accuracy."""
 
     arguments = MultipleChoiceArguments
+    metrics = ("accuracy",)
     auto_class = "AutoModelForMultipleChoice"
     resolve = resolve_choices
 

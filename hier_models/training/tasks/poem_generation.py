@@ -97,6 +97,7 @@ class PoemGenerationTask(WritingTask):
     """Quatrains, each line from its keyword and those before it (HAM, section 5.2; Wang et al., 2016, 3.3 and 4.1)."""
 
     arguments = PoemGenerationArguments
+    metrics = ()
     unused = (*OF_DOCUMENTS, *OF_SUMMARIES)
     document_metrics = tuple(f"{name}_{length}" for length in LINE_LENGTHS for name in POEM_METRICS)
     table = staticmethod(poem_table)

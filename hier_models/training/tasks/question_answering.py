@@ -29,6 +29,7 @@ class QuestionAnsweringTask(EncoderTask):
     """Questions on contexts, scored by exact match and F1 of SQuAD 2.0."""
 
     arguments = QuestionAnsweringArguments
+    metrics = tuple(f"{kind}{name}" for kind in ("", "HasAns_", "NoAns_", "best_") for name in ("exact", "f1"))
     auto_class = "AutoModelForQuestionAnswering"
     resolve = resolve_questions
 

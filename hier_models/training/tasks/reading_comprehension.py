@@ -67,6 +67,7 @@ class ReadingComprehensionTask(EncoderTask):
     arguments = ReadingComprehensionArguments
     fits_words = True
     document_metrics = ("exact", "f1", "bleu1", "bleu4", "rougeL")
+    metrics = document_metrics
     unused = (*OF_DOCUMENTS, *OF_SUMMARIES)
     auto_class = "AutoModelForQuestionAnswering"
     checkpoint_class: ClassVar[str | None] = None

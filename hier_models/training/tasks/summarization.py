@@ -56,7 +56,8 @@ class SummarizationTask(WritingTask):
     """Documents and their summaries, scored with ROUGE."""
 
     fits_words = True
-    document_metrics = ("rouge1", "rouge2", "rougeL", "rougeLsum", "rougeSU4", "perplexity")
+    metrics = ("rouge1", "rouge2", "rougeL", "rougeLsum", "rougeSU4", "gen_len")
+    document_metrics = (*metrics[:-1], "perplexity")
 
     def __init__(self, recipe: Recipe, output_dir: Path) -> None:
         super().__init__(recipe, output_dir)

@@ -73,6 +73,7 @@ class TranslationTask(WritingTask):
     arguments = TranslationArguments
     unused = (*OF_DOCUMENTS, *OF_SUMMARIES)
     in_order = True
+    metrics = ("bleu", "gen_len")
     document_metrics = ("bleu", "perplexity")
     table = staticmethod(bleu_table)
 
