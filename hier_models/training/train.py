@@ -188,6 +188,9 @@ def _train(recipe: Recipe, task: Task, deadline: float | None) -> dict[str, Any]
         trainer.accelerator.wait_for_everyone()
         steps = f"step {trainer.state.global_step} of {trainer.state.max_steps}"
         raise TimeUpError(f"the time is up: stopped at {steps} in {output_dir}")
+    if trainer.state.global_step == 0:
+        remedy = "leave out dataloader_drop_last where there are fewer rows than a batch has, or set max_steps"
+        raise RecipeError(f"training: no step was made, so nothing was learned; {remedy} or num_train_epochs above 0")
     if trainer.is_world_process_zero():
         (output_dir / RESULTS_FILE).unlink(missing_ok=True)  # of a shorter run that this one went on with
     if generation_config is not None:

@@ -110,6 +110,20 @@ def weights(folder):
     return AutoModelForSeq2SeqLM.from_pretrained(folder).state_dict()
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"dataloader_drop_last": True, "per_device_train_batch_size": 8},
+        {"max_steps": 0},
+        {"max_steps": -1, "num_train_epochs": 0},
+    ],
+)
+def test_a_run_without_a_step_is_refused(values, tmp_path, changes):
+    with pytest.raises(RecipeError, match=r"no step was made, .* or set max_steps"):
+        run_training(load_recipe(None, values | changes))
+    assert not list((tmp_path / "run").glob("*.safetensors"))
+
+
 @pytest.mark.parametrize("logging", [{}, {"logging_steps": 1}])
 def test_a_run_that_diverges_says_so_and_saves_no_model(values, tmp_path, logging):
     values |= {"learning_rate": 1e30, "max_steps": 6, "save_strategy": "steps", "save_steps": 6, **logging}
