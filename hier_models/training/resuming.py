@@ -84,8 +84,9 @@ def checkpoint_to_resume(recipe: Recipe, output_dir: Path) -> str | None:
         what = f"{output_dir} holds an interrupted run"
         remedy = f"{ANEW}, or training: resume_from_checkpoint: {checkpoint} to go on with it all the same"
         _check_same(recipe, begun, what, remedy)
-        if _has_weights_alone(begun):
-            raise RecipeError(f"training: {what} whose checkpoints are weights alone (save_only_model); {remedy}")
+        if _has_weights_alone(begun, checkpoint):
+            weights = "whose checkpoints are weights alone (save_only_model) or have lost optimizer.pt or scheduler.pt"
+            raise RecipeError(f"training: {what} {weights}; {remedy}")
     if checkpoint is not None:
         logger.warning("resuming from %s; set run: overwrite: true to start anew", checkpoint)
     elif asked:
@@ -188,15 +189,21 @@ def _is_to_go_on(recipe: Recipe, results: Mapping[str, Any], begun: Mapping[str,
         return False
     if begun is not None:  # with which it was made longer before
         _check_same(recipe, begun, f"{folder} holds an interrupted run", ANEW)
-    if _has_weights_alone(results) or last_complete_checkpoint(folder, recipe.training.world_size) is None:
+    checkpoint = last_complete_checkpoint(folder, recipe.training.world_size)
+    if checkpoint is None or _has_weights_alone(results, checkpoint):
         steps, epochs = recipe.training.max_steps, recipe.training.num_train_epochs
         length = f"{steps} steps" if steps > 0 else f"{epochs:g} epochs"
         raise RecipeError(f"training: {what} that left no checkpoint to go on from to {length}; {ANEW}")
     return True
 
 
-def _has_weights_alone(found: Mapping[str, Any]) -> bool:
-    return bool(found["recipe"]["training"].get("save_only_model"))
+def _has_weights_alone(found: Mapping[str, Any], checkpoint: str) -> bool:
+    """Whether there is no optimizer to go on with, which the Trainer would silently begin anew."""
+    if found["recipe"]["training"].get("save_only_model"):
+        return True
+    names = [path.name for path in Path(checkpoint).iterdir()]
+    has_optimizer = any("optimizer" in name for name in names) and "scheduler.pt" in names  # FSDP's is a folder
+    return not has_optimizer and not any(name.startswith("global_step") for name in names)  # where DeepSpeed's is
 
 
 def _check_same(recipe: Recipe, found: Mapping[str, Any], what: str, remedy: str) -> None:

@@ -941,10 +941,13 @@ def test_an_earlier_checkpoint_than_the_last_is_for_another_folder(values, tmp_p
     assert last_complete_checkpoint(tmp_path / "run").endswith("checkpoint-3")
 
 
-def test_weights_alone_are_nothing_to_go_on_from(values, tmp_path):
+@pytest.mark.parametrize("lost", [None, "optimizer.pt", "scheduler.pt"])
+def test_weights_alone_are_nothing_to_go_on_from(values, tmp_path, lost):
     """The Trainer would begin the optimizer and the learning rate anew, and say nothing."""
-    values |= {"save_strategy": "steps", "save_steps": 1, "max_steps": 2, "save_only_model": True}
+    values |= {"save_strategy": "steps", "save_steps": 1, "max_steps": 2, "save_only_model": lost is None}
     run_training(load_recipe(None, values))
+    for file in (tmp_path / "run").glob(f"checkpoint-*/{lost}"):
+        file.unlink()
     longer = {**values, "max_steps": 3}
     with pytest.raises(RecipeError, match="finished run that left no checkpoint to go on from to 3 steps; choose"):
         finished_run(load_recipe(None, longer))
