@@ -71,10 +71,11 @@ def run_training(recipe: Recipe, deadline: float | None = None) -> dict[str, Any
             `stop_after_minutes`.
 
     Returns:
-        `train` (the Trainer's numbers), `evaluation` (the task's scores, if there are validation data; for generated
-        texts only with `predict_with_generate`), `test` (the same of the test data, if there are any), the task's
-        reports (such as `truncation` and `set_aside` for each data set), `loading` (which weights a checkpoint did not
-        give), `learning_rates` (each rate and of how many weights, where not all have the same), `resumed_from`,
+        `train` (the Trainer's numbers; where a checkpoint was gone on from without its loss and its speed, which are
+        those of the last sitting), `evaluation` (the task's scores, if there are validation data; for generated texts
+        only with `predict_with_generate`), `test` (the same of the test data, if there are any), the task's reports
+        (such as `truncation` and `set_aside` for each data set), `loading` (which weights a checkpoint did not give),
+        `learning_rates` (each rate and of how many weights, where not all have the same), `resumed_from`,
         `made_longer_after` (steps; see `LengthInCheckpoint`), `parameters`, `cost` (time, memory, and source tokens
         with `include_num_input_tokens_seen`), the `machine`, the `code`, digests of the `data`, the `recipe` and the
         `versions` of the libraries.
@@ -195,7 +196,9 @@ def _train(recipe: Recipe, task: Task, deadline: float | None) -> dict[str, Any]
         (output_dir / RESULTS_FILE).unlink(missing_ok=True)  # of a shorter run that this one went on with
     if generation_config is not None:
         model.generation_config = generation_config  # the Trainer's evaluation writes every default into it
-    trainer.log_metrics("train", outcome.metrics)
+    # Of a run in several sittings, loss and speed would be those of the last one, which may have made no step.
+    of_all = {name: value for name, value in outcome.metrics.items() if not (checkpoint and name.startswith("train_"))}
+    trainer.log_metrics("train", of_all)
     trainer.save_model()  # with the processor and the generation config
     trainer.save_state()
 
@@ -204,7 +207,7 @@ def _train(recipe: Recipe, task: Task, deadline: float | None) -> dict[str, Any]
     is_counted = trainer.args.include_num_input_tokens_seen != "no"
     counted = {"source_tokens": int(trainer.state.num_input_tokens_seen)} if is_counted else {}
     results: dict[str, Any] = {
-        "train": outcome.metrics,
+        "train": of_all,
         **{part: found for part, found in scores.items() if found is not None},
         **task.reports(),
         "loading": task.loading,

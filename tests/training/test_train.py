@@ -897,6 +897,7 @@ def test_a_finished_run_that_is_made_longer_may_be_interrupted(values, tmp_path,
     results = run_training(longer)
     assert results["resumed_from"].endswith("checkpoint-4")
     assert results["made_longer_after"] == [2, 4]
+    assert set(results["train"]) == {"total_flos", "epoch"}  # loss and speed would be those of the last sitting
     assert finished_run(longer) is not None
 
 
