@@ -59,7 +59,10 @@ def chosen(vocabulary: dict[str, int], special: set[str], counts: Counter[int], 
 
 
 def read_signs(state: dict[str, Any]) -> None:
-    """Have a tokenizer lose no word for a sign beside it, which would make all of it one unknown piece."""
+    """Have a tokenizer lose no word for a sign beside it, which would make all of it one unknown piece.
+
+    Signs without a piece, such as 🎉 and ™, are passed over: beside an unknown piece a model writes what is not there.
+    """
     pieces = state["model"]["vocab"]
     *_, normalizer = state["normalizer"].get("normalizers", [state["normalizer"]])
     words, *_ = state["pre_tokenizer"].get("pretokenizers", [state["pre_tokenizer"]])
@@ -69,12 +72,14 @@ def read_signs(state: dict[str, Any]) -> None:
         if sign not in pieces
     ]
     state["normalizer"] = {"type": "Sequence", "normalizers": [*read, normalizer]}
-    signs = [piece for piece in pieces if len(piece) == 1 and piece > "\x7f" and unicodedata.category(piece)[0] == "S"]
-    alone = "".join(sorted(sign for sign in signs if f"##{sign}" not in pieces))  # which go on no word: 50€
-    inside = "".join(sorted(set(signs) - set(alone)))
-    parted = rf"(?<=.)[{alone}]|(?![{alone}{inside}])\p{{S}}"
-    split = {"type": "Split", "pattern": {"Regex": parted}, "behavior": "Isolated", "invert": False}
-    state["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [words, split]}
+    signs = "".join(sorted(of for of in pieces if len(of) == 1 and of > "~" and unicodedata.category(of)[0] in "PS"))
+    alone = "".join(sign for sign in signs if f"##{sign}" not in pieces)  # which go on no word: 50€
+    parted = (rf"(?![!-~{signs}])[\p{{P}}\p{{S}}]", "Removed"), (rf"(?<=.)[{alone}]", "Isolated")
+    splits = [
+        {"type": "Split", "pattern": {"Regex": pattern}, "behavior": behavior, "invert": False}
+        for pattern, behavior in parted
+    ]
+    state["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [words, *splits]}
 
 
 def cut(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, pieces: list[str]) -> None:

@@ -129,14 +129,14 @@ def _settings(model: Any, processor: Any) -> dict[str, Any]:
 
 
 def _kinds(tokenizer: dict[str, Any]) -> list[str]:
-    """What a tokenizer is made of, but for signs that are read as others, and those that stand alone."""
+    """What a tokenizer is made of, but for signs that are read as others, stand alone, or are passed over."""
     normalizer, words = tokenizer["normalizer"] or {}, tokenizer["pre_tokenizer"] or {}
     parts = [tokenizer["model"], *normalizer.get("normalizers", [normalizer]), *words.get("pretokenizers", [words])]
 
     def is_of_signs(part: dict[str, Any]) -> bool:
         is_read = part.get("type") == "Replace" and "String" in part["pattern"]
-        stands_alone = part.get("type") == "Split" and part["behavior"] == "Isolated" and not part["invert"]
-        return is_read or (stands_alone and "Regex" in part["pattern"])
+        is_parted = part.get("type") == "Split" and part["behavior"] in ("Isolated", "Removed") and not part["invert"]
+        return is_read or (is_parted and "Regex" in part["pattern"])
 
     return [str(part.get("type")) for part in parts if not is_of_signs(part)]
 

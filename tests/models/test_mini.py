@@ -260,14 +260,23 @@ def test_no_word_is_lost_for_a_sign_beside_it(summarize, text, kept):
     assert all(text[slice(*word["source"])] == word["text"] for word in figures)
 
 
-def test_signs_without_a_piece_stand_for_themselves_alone(summarize):
+def test_signs_without_a_piece_are_passed_over(summarize):
     tokenize = summarize.tokenizer.tokenize
-    assert tokenize("300₹ Windows™ ✓done") == ["300", "[UNK]", "windows", "[UNK]", "[UNK]", "done"]
+    assert tokenize("300₹ Windows™ ✓done ☎️ † 🎉🏳️‍🌈x") == ["300", "windows", "done", "x"]
     known = {
         "3½ R² 5°C €5 ≥65 5× −€5": "3 ##½ r ##² 5 ##° ##c € ##5 ≥ ##65 5 ##× − € 5",  # noqa: RUF001
         "10⁻⁵ ∼30 co‑operation 20℃": "10 ##− ##5 ~ 30 co ‐ operation 20 ##° ##c",  # noqa: RUF001
     }
     assert [" ".join(tokenize(text)) for text in known] == list(known.values())
+
+
+def test_a_text_with_signs_without_a_piece_is_summarized_as_without_them(summarize):
+    text = (
+        "Great news! 🎉 The clinic opens on Monday. 🏥 Bring your insurance card. 🚗 Parking is free behind the "
+        "building. ☎️ Call us to make an appointment. 📞"
+    )
+    plain = "".join(sign for sign in text if sign.isascii()).replace("  ", " ")
+    assert summarize(text) == summarize(plain)
 
 
 def test_names_with_signs_that_are_not_known_are_barred_too(summarize):

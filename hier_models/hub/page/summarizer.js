@@ -60,7 +60,7 @@ const CHINESE = /[\u4e00-\u9fff\u3400-\u4dbf\u{20000}-\u{2a6df}\u{2a700}-\u{2b73
 export class Tokenizer {
   constructor({ model, added_tokens, normalizer, pre_tokenizer }) {
     this.readAs = (normalizer.normalizers ?? []).filter(({ type }) => type === "Replace").map(({ pattern, content }) => [pattern.String, content]);
-    this.parted = (pre_tokenizer.pretokenizers ?? []).filter(({ type }) => type === "Split").map(({ pattern }) => new RegExp(`(${pattern.Regex})`, "gu"));
+    this.parted = (pre_tokenizer.pretokenizers ?? []).filter(({ type }) => type === "Split").map(({ pattern, behavior }) => new RegExp(behavior === "Removed" ? pattern.Regex : `(${pattern.Regex})`, "gu")); // what is in brackets stays
     this.ids = new Map(Object.entries(model.vocab));
     this.pieces = [];
     for (const [piece, id] of this.ids) this.pieces[id] = piece;
