@@ -16,7 +16,7 @@ from .data.record_readers import KINDS
 from .inspection.copying import SourceText, source_text, words_of
 from .models.keywords import page_rank
 from .models.sentence_splitting import check_language, split_sentences
-from .pipelines.long_documents_hier import sentences_and_headings, sentences_first, worth_of
+from .pipelines.long_documents_hier import no_sentences, sentences_and_headings, sentences_first, worth_of
 from .pipelines.salience_hier import Words
 
 
@@ -122,12 +122,15 @@ class ExtractiveSummarizer:
         elif self.method == "textrank":
             scores = textrank(words)
         elif self.method == "salience":
-            scores = worth_of(sentences, parts.block_name, parts.blocks)
-            scores = sentences_first(scores, list(sentences), [*map(len, words)])
+            sizes = [*map(len, words)]
+            scores = sentences_first(worth_of(sentences, parts.block_name, parts.blocks), list(sentences), sizes)
+            left_out, _ = no_sentences(list(sentences), sizes)
+            scores[list(left_out)] = -np.inf  # headings, for which the last words would have room
         else:
             scores = tf_idf_sums(words, _stopwords(self.language))
         # Sums of roundings are no reason to prefer a sentence.
-        return [int(number) for number in np.argsort(-np.round(scores, 12), kind="stable")]
+        order = np.argsort(-np.round(scores, 12), kind="stable")
+        return [int(number) for number in order if scores[number] > -np.inf]
 
 
 def lexrank(sentences: Sequence[Sequence[str]], threshold: float = LEXRANK_THRESHOLD) -> Any:

@@ -134,6 +134,13 @@ def test_of_dialogues_salience_does_not_go_by_places():
     assert len({ExtractiveSummarizer("salience", max_sentences=1)(turns=order) for order in orders}) == 1
 
 
+def test_salience_fills_no_room_with_headings():
+    text = "Ferries\n\nThe ferry needs a new hull and a new engine. She carries people, sheep and the post.\n\nCosts"
+    summary = ExtractiveSummarizer("salience", max_words=20)(text=text)
+    assert summary == "The ferry needs a new hull and a new engine. She carries people, sheep and the post."
+    assert ExtractiveSummarizer("salience", max_words=20)(text="Ferries\n\nCosts") == "Ferries Costs"
+
+
 def test_a_book_takes_no_square_of_its_sentences():
     sentences = [
         f"Sentence {number} has the words w{number} and v{number % 7} and nothing else." for number in range(9000)

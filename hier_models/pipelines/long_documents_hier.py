@@ -14,7 +14,6 @@ import numpy as np
 from transformers.utils import logging
 
 from .chunking_hier import STOPS, sentence_spans
-from .common_words_hier import COMMON_WORDS
 from .copied_words_hier import token_ends
 from .document_pipeline_hier import Example, as_text
 from .salience_hier import Words, salience, words_of
@@ -37,6 +36,17 @@ _HALF = re.compile(
     r"\b(?:a|an|and|are|as|at|be|been|by|for|from|had|has|have|her|his|in|is|its|of|on|or|that|the|their|to|was|were|which"
     r"|who|with)\Z",
     re.IGNORECASE,
+)
+# Words of any question, or of its grammar, which say nothing of what is asked for.
+_ASKING = frozenset(
+    words_of(
+        """
+        a about all an and any anyone anything are as at be been but by can could did do does for from get give
+        had has have he her him his how i if in is it its made make many me much my no not of on one or our say
+        says shall she should so some tell than that the their them then there these they this those to up us
+        was we were what when where which who whom whose why will with would you your
+        """
+    )
 )
 _BREAK = re.compile(r"\n\s*\n")  # between paragraphs
 # How much a sentence has of what its neighbours have in common with a query: answers stand beside what is asked for.
@@ -64,10 +74,10 @@ def with_query(name: str, value: Any, query: str) -> Any:
 
 
 def is_about(query: str, text: str) -> bool:
-    """Say whether half of a question's words stand in a text, or one that is not common in English."""
+    """Say whether half of a question's words stand in a text, or one that is more than how one asks in English."""
     words, there = set(words_of(query)), set(words_of(text))
     found = words & there
-    return bool(found.difference(COMMON_WORDS)) or 0 < len(words) <= 2 * len(found)
+    return bool(found.difference(_ASKING)) or 0 < len(words) <= 2 * len(found)
 
 
 def condense(

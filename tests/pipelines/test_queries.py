@@ -202,6 +202,9 @@ def test_a_question_in_another_language(summarize, read, caplog):
     assert is_about("What did they decide, Zoe?", "What they did? They decide.")
     assert not is_about("Was kostet das Dach?", "It was the roof.")
     assert is_about("Was kostet das Dach?", "Das Dach ist teuer.")
+    assert is_about("library opening hours", "The library opens at nine.")
+    assert is_about("When does the library open?", "The library opens at nine.")
+    assert not is_about("When does the library open?", "It was nine when the bees came.")
     assert not is_about("?", "Bees fly?")
 
 
