@@ -40,10 +40,10 @@ def int8_product(rows: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
 class Int8Linear(nn.Module):
     """A linear layer that multiplies in int8, for inference; a checkpoint saved with it has float32 weights."""
 
-    def __init__(self, linear: nn.Linear) -> None:
+    def __init__(self, linear: nn.Linear, room: torch.Tensor | None = None) -> None:
         super().__init__()
         self.in_features, self.out_features = linear.in_features, linear.out_features
-        weight, scale, sums = _quantize_weight(linear.weight)
+        weight, scale, sums = _quantize_weight(linear.weight, room)
         # A view, with which the operator is faster than with a tensor of this shape.
         self.weight = nn.Buffer(weight.t(), persistent=False)  # (inputs, outputs)
         self.weight_scale = nn.Buffer(scale, persistent=False)  # (outputs,)
@@ -129,11 +129,12 @@ def _replace_layers(model: Any) -> None:
     named = model.named_modules(remove_duplicate=False)
     tied = [name for name, module in named if table is not None and getattr(module, "weight", None) is table]
     linear = [name for name, module in model.named_modules() if type(module) is nn.Linear]
+    room = torch.empty(0)
     for name in linear:  # one by one, so that the weights of each are let go of
         if min((module := model.get_submodule(name)).weight.shape) >= LEAST:
-            model.set_submodule(name, Int8Linear(module))
+            model.set_submodule(name, Int8Linear(module, room))
     if table is not None and table.dtype != torch.int8 and min(table.shape) >= LEAST:
-        _replace_table(model, table, tied)
+        _replace_table(model, table, tied, room)
     for module in model.modules():
         if is_faster_in_bfloat16 is not None and is_faster_in_bfloat16(module):
             for part in (module.q_proj, module.k_proj, module.v_proj):
@@ -143,14 +144,14 @@ def _replace_layers(model: Any) -> None:
             module.fc1.activation, module.activation_fn = module.activation_fn, nn.Identity()
 
 
-def _replace_table(model: Any, table: torch.Tensor, names: list[str]) -> None:
+def _replace_table(model: Any, table: torch.Tensor, names: list[str], room: torch.Tensor) -> None:
     """Look tokens up in int8, in what a head has made of a table, (vocab, width), if it has the same."""
     tied = list({id(module): module for module in map(model.get_submodule, names)}.values())
     head = next((module for module in tied if isinstance(module, Int8Linear)), None)
     embeddings = [module for module in tied if isinstance(module, nn.Embedding)]
     if len(embeddings) + (head is not None) != len(tied):
         return  # who knows what others do with it
-    numbers, scale, _ = _quantize_weight(table) if head is None else (head.weight.t(), head.weight_scale, None)
+    numbers, scale, _ = _quantize_weight(table, room) if head is None else (head.weight.t(), head.weight_scale, None)
     for module in embeddings:
         del module.weight
         module.weight = nn.Buffer(numbers)  # no parameter, whose type would be taken for the model's
@@ -202,20 +203,33 @@ def _seconds(*runs: Callable[[], Any], times: int = 50) -> list[float]:
     return fastest
 
 
-def _quantize_weight(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """A weight (outputs, inputs) as int8, and the scale and the sum of each output."""
-    floats, outputs = weight.detach(), len(weight)
+def _quantize_weight(
+    weight: torch.Tensor,  # (outputs, inputs)
+    room: torch.Tensor | None = None,  # where its parts are made numbers in, for one weight after the other
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """A weight as int8, and the scale and the sum of each output."""
+    floats, (outputs, inputs) = weight.detach(), weight.shape
     whole = floats.new_empty(floats.shape, dtype=torch.int8)
-    scale = floats.new_empty(outputs, dtype=torch.float32)
+    scale = floats.new_empty(outputs, 1, dtype=torch.float32)
     sums = floats.new_empty(outputs, dtype=torch.int32)
-    for start in range(0, outputs, ROWS_AT_ONCE):  # into their places, since what is freed leaves holes
-        part = slice(start, start + ROWS_AT_ONCE)
-        whole[part], scale[part, None] = _quantize(floats[part].float())
-        sums[part] = whole[part].sum(dim=1, dtype=torch.int32)
-    return whole, scale, sums
+    room = floats.new_empty(0, dtype=torch.float32) if room is None else room
+    # Nothing large comes and goes between what stays, where it would leave holes.
+    room.resize_(max(room.numel(), min(outputs, ROWS_AT_ONCE) * inputs))
+    for rows in zip(*(of.split(ROWS_AT_ONCE) for of in (floats, whole, scale, sums)), strict=True):
+        part, own, own_scale, own_sums = rows
+        numbers = room[: part.numel()].view(part.shape).copy_(part)
+        low, high = numbers.aminmax(dim=1, keepdim=True)
+        own_scale.copy_(_scale_of(torch.maximum(high, -low)))
+        own.copy_(numbers.div_(own_scale).round_())
+        own_sums.copy_(numbers.sum(dim=1))  # whole numbers, of which float32 holds all that they can add up to
+    return whole, scale[:, 0], sums
 
 
 def _quantize(numbers: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Rows as int8, and what each is to be multiplied with, (rows, 1)."""
-    scale = numbers.abs().amax(dim=1, keepdim=True).div_(LARGEST).clamp_(min=torch.finfo(torch.float32).tiny)
+    scale = _scale_of(numbers.abs().amax(dim=1, keepdim=True))
     return (numbers / scale).round_().to(torch.int8), scale
+
+
+def _scale_of(largest: torch.Tensor) -> torch.Tensor:
+    return largest.div_(LARGEST).clamp_(min=torch.finfo(torch.float32).tiny)
