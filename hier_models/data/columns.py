@@ -270,10 +270,13 @@ def resolve_columns(
     kind = source_kind or _kind_of(text_column, row[text_column])
     if query_column is None and QUERY not in (text_column, summary_column):
         query_column = QUERY  # also where only later records have it
-    # The record of a document's file says what was left out of it.
-    is_from_file = isinstance(row.get(LEFT_OUT), dict) and set(row[LEFT_OUT]) <= set(COUNTED)
-    settings = (fillers, phrases_column, several_references, digits, query_column or None, is_from_file)
+    settings = (fillers, phrases_column, several_references, digits, query_column or None, is_from_file(row))
     return Columns(text_column, kind, summary_column or None, find_id(row), *settings)
+
+
+def is_from_file(row: Mapping[str, Any]) -> bool:
+    """Tell the record of a document's file, which says what was left out, from one of data."""
+    return isinstance(row.get(LEFT_OUT), dict) and set(row[LEFT_OUT]) <= set(COUNTED)
 
 
 def _kind_of(name: str, value: Any) -> Kind:
