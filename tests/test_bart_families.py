@@ -9,7 +9,6 @@ from transformers import (
     AutoModelForSeq2SeqLM,
     BartConfig,
     BartForConditionalGeneration,
-    GenerationConfig,
     LEDConfig,
     MBartConfig,
     PreTrainedModel,
@@ -247,20 +246,6 @@ def test_from_bart_grows_positions(family, bart, folder, how, tmp_path):
     model.save_pretrained(tmp_path)
     loaded = AutoModelForSeq2SeqLM.from_pretrained(tmp_path)
     assert torch.equal(loaded(source, decoder_input_ids=source[:, :4]).logits, logits)
-
-
-def test_from_bart_says_how_long_a_text_may_get(family, bart, folder, tmp_path):
-    """Where the checkpoint does not: the stock Trainer's evaluation would fill in 20, and the model would keep it."""
-    grown = {family.target: 300} | {family.source: 300}
-    assert family.summarizer.from_bart(folder, **{family.source: 32}).generation_config.max_length == 32
-    assert family.summarizer.from_bart(folder, **grown).generation_config.max_length == 257
-    bart.save_pretrained(tmp_path)
-    of_task = {"task_specific_params": {"summarization": {"max_length": 128}}}
-    BartConfig.from_dict(bart.config.to_dict() | of_task).save_pretrained(tmp_path)
-    assert family.summarizer.from_bart(tmp_path, **grown).generation_config.max_length == 128
-    GenerationConfig(max_new_tokens=9).save_pretrained(tmp_path)
-    config = family.summarizer.from_bart(tmp_path, **grown).generation_config
-    assert (config.max_length, config.max_new_tokens) == (None, 9)
 
 
 def test_from_bart_refuses_what_it_cannot_do(family, folder):

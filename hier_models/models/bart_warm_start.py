@@ -13,9 +13,6 @@ from .bart_body import BartBodyPreTrainedModel
 from .warm_start import BeginsAsBase
 
 
-MAX_NEW_TOKENS = 256  # as the pipelines write where nobody says
-
-
 class BartWarmStart(BeginsAsBase, BartBodyPreTrainedModel):
     """A model that begins with BART's weights."""
 
@@ -41,12 +38,7 @@ class BartWarmStart(BeginsAsBase, BartBodyPreTrainedModel):
         for name, number in positions.items():
             if number is not None:
                 model.grow_positions(number, extra_positions, name, also_above=not cls._upper_positions & set(kwargs))
-        if model.can_generate():
-            model.has_default_length = _set_length(model)
         return loaded
-
-    # Whether nobody but `from_bart` says how long a text may get.
-    has_default_length: bool = False
 
     # Fields of the configuration that number what stands above the tokens.
     _upper_positions: frozenset[str] = frozenset()
@@ -95,7 +87,7 @@ class BartWarmStart(BeginsAsBase, BartBodyPreTrainedModel):
         All of BART's weights are kept, and its body. What is new begins as if it were not there (`new_modules`): the
         model is BART until it is trained. Without growing positions, plain `from_pretrained` of the BART checkpoint
         does the same. The checkpoint's tokenizer keeps its own limit: load it with `model_max_length=` the new number
-        of positions. A text gets at most 256 new tokens where neither checkpoint nor `generate` says how many.
+        of positions.
 
         Source: HAT-BART, section 4.1, which starts from BART with random positions for the added length, and random
         modules; the Highlight-Transformer's paper trains from scratch.
@@ -156,18 +148,6 @@ def _check(extra_positions: str, name: str, number: int | None) -> None:
         raise ValueError(f"`extra_positions` must be 'tile' or 'random', got {extra_positions!r}.")
     if number is not None and type(number) is not int:
         raise ValueError(f"`{name}` must be an integer, got {number!r}.")
-
-
-def _set_length(model: Any) -> bool:
-    """Say how long a text may get where the checkpoint does not: the stock Trainer's evaluation would fill in 20."""
-    generation, config = model.generation_config, model.config
-    if generation.max_length is not None or generation.max_new_tokens is not None:
-        return False
-    params = (getattr(config, "task_specific_params", None) or {}).get("summarization", {})
-    longest = params.get("max_length") or params.get("max_new_tokens", MAX_NEW_TOKENS) + 1
-    room = getattr(config, "max_decoder_position_embeddings", None) or config.max_position_embeddings
-    generation.max_length = min(longest, room or longest)  # not `max_new_tokens`, which wins over a call's length
-    return True
 
 
 @torch.no_grad()

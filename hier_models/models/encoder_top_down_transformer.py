@@ -62,8 +62,7 @@ class TopDownTransformerPreTrainedModel(BartWarmStart):
         layers. Only what has to do with segments is new, and begins as if it were not there (`new_modules`): with a
         window of twice the text, the model is BART. Without growing positions, plain `from_pretrained` of the BART
         checkpoint does the same. The checkpoint's tokenizer keeps its own limit: load it with `model_max_length=` the
-        new number of positions. A text gets at most 256 new tokens where neither checkpoint nor `generate` says how
-        many.
+        new number of positions.
 
         Source: section 3 and appendix B, which start from `bart-large` (8 and 4 of its 12 encoder layers).
 

@@ -132,9 +132,10 @@ def load_model_and_processor(
         with mistakes_of("model"):
             model, report = led_from_bart(arguments.from_bart, **(added | overrides | wider))
     elif arguments.from_bart is not None:
+        model_class = _class_from_bart(arguments.model_type, auto_class)
         options |= {**added, "output_loading_info": True, **_plain(arguments.model_type, arguments, overrides)}
         with mistakes_of("model"):
-            model, report = _from_bart(arguments.model_type, auto_class, arguments.from_bart, **options)
+            model, report = model_class.from_bart(arguments.from_bart, **options)
         model = model.float()
         _widen(model, wider, report)
     elif arguments.from_roberta is not None:
@@ -261,14 +262,6 @@ def _without_hierarchy(family: str, overrides: dict[str, Any]) -> dict[str, Any]
     return {name: value for name, value in overrides.items() if name not in HIERARCHICAL}
 
 
-def _from_bart(family: str, auto_class: Any, name: str, **options: Any) -> tuple[PreTrainedModel, dict[str, Any]]:
-    """Warm-start from BART; the task says how long a text may get."""
-    model, report = _class_from_bart(family, auto_class).from_bart(name, **options)
-    if model.has_default_length:
-        model.generation_config.max_length = None
-    return model, report
-
-
 def _class_from_bart(family: str, auto_class: Any) -> Any:
     """The class of a family that begins with BART's weights."""
     known = FAMILIES[family].models if family in FAMILIES else {}
@@ -348,7 +341,7 @@ def _load_checkpoint(
             model, report = auto_class.from_pretrained(name, **options, **overrides)
         else:
             options |= {"extra_positions": arguments.extra_positions, **source_length(family, most)}
-            model, report = _from_bart(family, auto_class, name, **options, **overrides)
+            model, report = _class_from_bart(family, auto_class).from_bart(name, **options, **overrides)
         if most is not None and family == "bart":
             grow_positions(model, most, arguments.extra_positions)
     # With another number of classes a head begins anew.
