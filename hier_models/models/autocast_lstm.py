@@ -8,17 +8,17 @@ from torch import nn
 
 
 class AutocastLstm(nn.LSTM):
-    """An LSTM that computes in float32 where autocast on a CPU asks for a precision that its LSTM does not have."""
+    """An LSTM that computes in its weights' precision where autocast on a CPU asks for one that the CPU has not."""
 
     def forward(self, input: Any, hx: Any = None) -> Any:
         """Read sequences; see `torch.nn.LSTM`."""
         states = input.data if isinstance(input, nn.utils.rnn.PackedSequence) else input
-        if states.device.type != "cpu" or not torch.is_autocast_enabled("cpu"):
-            return super().forward(input, hx)
-        if _works(torch.get_autocast_dtype("cpu")):
+        is_mixed = states.device.type == "cpu" and torch.is_autocast_enabled("cpu")
+        if not is_mixed or _works(torch.get_autocast_dtype("cpu")):
             return super().forward(input, hx)
         with torch.autocast("cpu", enabled=False):
-            return super().forward(input.float(), None if hx is None else tuple(state.float() for state in hx))
+            dtype = self.weight_ih_l0.dtype
+            return super().forward(input.to(dtype), None if hx is None else tuple(state.to(dtype) for state in hx))
 
 
 @functools.cache

@@ -42,7 +42,8 @@ def find_bos_positions(
         most = length  # An exported program has no data-dependent shapes; pass `bos_positions` for a smaller one.
     else:
         counts = is_bos.sum(dim=1)  # (batch,)
-        tokens = length if attention_mask is None else (attention_mask != 0).flatten(1).sum(dim=1)
+        plain = None if attention_mask is None or attention_mask.dim() != 2 else attention_mask
+        tokens = length if plain is None else (plain != 0).sum(dim=1)
         is_whole = (counts == 1) & torch.as_tensor(tokens >= MANY_TOKENS, device=counts.device)
         most, all_marked, any_whole = torch.stack([counts.max(), has_bos.all().long(), is_whole.any().long()]).tolist()
         if not all_marked or any_whole:

@@ -10,7 +10,7 @@ from .config_checks import check_bart_body, check_copy_head, check_least, check_
 
 @strict
 class HatBartConfig(BartBodyConfig):
-    r"""Configuration of a HAT-BART model: the fields of [`BartConfig`], and the two of the hierarchy.
+    r"""Configuration of a HAT-BART model: the fields of [`BartConfig`], and those of the hierarchy.
 
     The defaults give the shape of `bart-large` with the paper's one hierarchical layer.
 

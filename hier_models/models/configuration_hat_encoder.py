@@ -21,7 +21,7 @@ _SAME_PARAMETERS = ("roberta", "xlm-roberta", "camembert")
 
 @strict
 class HatEncoderConfig(PreTrainedConfig):
-    r"""Configuration of an encoder-only HAT: the fields of [`RobertaConfig`], and the two of the hierarchy.
+    r"""Configuration of an encoder-only HAT: the fields of [`RobertaConfig`], and those of the hierarchy.
 
     The defaults give the shape of `roberta-base`, which the paper compares with.
 

@@ -31,7 +31,7 @@ def cross_entropy(
     are_logs: bool = False,
 ) -> torch.Tensor:
     """Mean over labels that are not -100."""
-    labels, logits = labels.to(logits.device).reshape(-1), logits.flatten(0, -2)
+    labels, logits = labels.to(logits.device, torch.long).reshape(-1), logits.flatten(0, -2)
     reduction = "mean" if num_items_in_batch is None else "sum"
     if are_logs:
         loss = nn.functional.nll_loss(logits, labels, reduction=reduction)

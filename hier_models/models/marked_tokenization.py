@@ -13,7 +13,7 @@ from transformers.utils import logging
 
 from .marked_encoding import NO_LIMIT, MarkedEncoding, TokenizedText, layout_of, rows_of
 from .sentence_splitting import check_language, split_sentences
-from .text_inputs import check_ends, check_text, check_words, read_texts, without_special
+from .text_inputs import NO_PADDING, check_ends, check_text, check_words, read_texts, without_special
 
 
 logger = logging.get_logger(__name__)
@@ -21,7 +21,6 @@ logger = logging.get_logger(__name__)
 # Markers and separators: never read from a text.
 STRUCTURE = ("bos_token", "eos_token", "cls_token", "sep_token", "pad_token", "unk_token")
 
-NO_PADDING = (False, None, "do_not_pad")
 PADDINGS = (True, "longest", "max_length", *NO_PADDING)
 
 # Options of a call that are for targets, and those that are for them too.

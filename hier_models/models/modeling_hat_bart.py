@@ -135,7 +135,9 @@ class HatBartEncoder(HatBartPreTrainedModel):
         **kwargs: Unpack[TransformersKwargs],
     ) -> HatBartEncoderOutput:
         """Encode documents into token states and sentence states; the arguments are those of [`HatBartModel`]."""
-        shape = check_source(self.config, input_ids, inputs_embeds, attention_mask, takes_made_masks=True)
+        shape = check_source(
+            self.config, input_ids, inputs_embeds, attention_mask, takes_made_masks=not self.config.use_copy
+        )
         if not self.config.silent_markers:  # they take no position, see `silence_markers`
             check_length(self.config, shape[1])
         if segment_ids is not None:
@@ -191,7 +193,7 @@ class HatBartEncoder(HatBartPreTrainedModel):
         if self.config.sentence_position_embeddings:
             last = self.config.sentence_position_embeddings - 1
             numbers = torch.arange(states.shape[1], device=states.device).clamp(max=last)
-            states = states + self.embed_sentence_positions(numbers)
+            states = states + self.embed_sentence_positions(numbers).to(states.device)
         sentence_mask = is_sentence.long()  # (batch, sentences)
         attention_mask = create_bidirectional_mask(self.config, states, sentence_mask)
         for layer in self.hierarchical_layers:

@@ -80,22 +80,6 @@ def _read_phrase(place: str, item: object, text: str, articles: Sequence[tuple[i
     return Phrase(text[start:end], float(value), ((start, end),))
 
 
-class TokenPlaces:
-    """Where a text's tokens are, to find those of a span of characters."""
-
-    def __init__(self, offsets: "np.ndarray[Any, Any]") -> None:
-        # A token of no characters, such as a word mark, stands where the one before it ends.
-        self.starts = np.maximum.accumulate(offsets[:, 0])
-        self.ends = np.maximum.accumulate(offsets[:, 1])
-
-    def tokens(self, spans: Spans) -> "np.ndarray[Any, Any]":
-        """Find the tokens of spans: all that have a character of it."""
-        bounds = np.asarray(spans, dtype=np.int64).reshape(-1, 2)
-        first = np.searchsorted(self.ends, bounds[:, 0], side="right")
-        stop = np.searchsorted(self.starts, bounds[:, 1], side="left")
-        return np.stack([first, np.maximum(first, stop)], axis=1)  # (spans, 2)
-
-
 def place_phrases(
     phrases: Sequence[Phrase],
     offsets: "np.ndarray[Any, Any]",  # (tokens, 2)
@@ -108,12 +92,14 @@ def place_phrases(
     for a, b in kept:
         stays[a + 1 : b + 1] = 1
     kept_before = np.cumsum(stays)  # (tokens + 1,)
-    places = TokenPlaces(offsets)
+    # A token of no characters, such as a word mark, stands where the one before it ends.
+    starts, ends = np.maximum.accumulate(offsets).T
     positions, values, report = [], [], []
     missing = truncated = too_long = 0
     for phrase in phrases:
-        tokens = places.tokens(phrase.spans)
-        tokens = tokens[tokens[:, 0] < tokens[:, 1]]  # (occurrences, 2)
+        bounds = np.asarray(phrase.spans, dtype=np.int64).reshape(-1, 2)
+        first, stop = np.searchsorted(ends, bounds[:, 0], side="right"), np.searchsorted(starts, bounds[:, 1])
+        tokens = np.stack([first, stop], axis=1)[first < stop]  # (occurrences, 2), all that have a character of it
         left = kept_before[tokens]
         lengths = left[:, 1] - left[:, 0]
         missing += not len(tokens) and not phrase.cut

@@ -177,7 +177,7 @@ class HamProcessor(SavesPart, SourceProcessor):
 
         Raises:
             ValueError: If the length is neither 5 nor 7, or rhymes or tones are asked for and there are no lines, or
-                `poem_keywords` does not know how characters sound.
+                `poem_keywords` does not know how characters sound; or for tones more than three lines, or others.
         """
         ids = self.character_ids()
         rules = LogitsProcessorList()
@@ -196,6 +196,8 @@ class HamProcessor(SavesPart, SourceProcessor):
                 raise ValueError(
                     "`rhyme` and `tones` need `lines`, the lines of each poem so far: [[]] for a first one"
                 )
+            if tones and any(len(poem) > 3 or not {*map(len, poem)} <= {5, 7} for poem in lines):
+                raise ValueError("`tones` are those of quatrains: `lines` must be at most three, of 5 or 7 characters")
             characters = dict(zip(ids, self.tokenizer.convert_ids_to_tokens(ids), strict=True))
             rules.append(PoemFormLogitsProcessor(sounds, lines, length, characters, rhyme=rhyme, tones=tones))
         return rules

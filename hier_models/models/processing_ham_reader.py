@@ -4,7 +4,7 @@ import itertools
 import unicodedata
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from typing import Any, NamedTuple
 
 from transformers import BatchEncoding, PreTrainedTokenizerBase, ProcessorMixin
@@ -370,7 +370,9 @@ def _windows(number: int, words: Words, limit: int | None, stride: int | None) -
 
 def first_answer(name: str, answers: Any) -> tuple[str, int] | None:
     """Read the first of the answers and where it begins; None for none."""
-    if not answers or (isinstance(answers, Mapping) and not answers.get("text", True)):
+    texts = answers.get("text", True) if isinstance(answers, Mapping) else True
+    is_empty = texts is None or (isinstance(texts, Sized) and not len(texts))  # an array is neither true nor false
+    if not answers or is_empty:
         return None
     try:
         texts, starts = answers["text"], answers["answer_start"]

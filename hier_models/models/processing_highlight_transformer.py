@@ -9,9 +9,9 @@ from transformers import BatchEncoding, PreTrainedTokenizerBase
 from .phrase_finder import KEY_PHRASES_FILE, PhraseFinder, as_finder
 from .phrase_ranking import TextRankPhrases  # noqa: F401  # with the others there, to be loaded by name
 from .phrase_spans import Phrase, place_phrases, read_phrases, shares
-from .source_processing import NO_PADDING, GivesRunningText, Place, SavesPart, SourceOptions, SourceProcessor
+from .source_processing import GivesRunningText, Place, SavesPart, SourceOptions, SourceProcessor
 from .source_text import SEPARATORS, given_input, part_places, read_items, read_parts
-from .text_inputs import check_integer, check_language_code
+from .text_inputs import NO_PADDING, check_integer, check_language_code
 
 
 class HighlightTransformerProcessor(SavesPart, GivesRunningText, SourceProcessor):

@@ -88,11 +88,6 @@ class RecurrentCache(Cache):
         return len(self.states[-1]) if self.states else -1
 
     @property
-    def is_compileable(self) -> bool:
-        """Always false: the state is no key and no value."""
-        return False
-
-    @property
     def is_initialized(self) -> bool:
         """Whether a token went in."""
         return bool(self.states)
@@ -101,11 +96,6 @@ class RecurrentCache(Cache):
     def is_linear(self) -> list[bool]:
         """Not linear attention, which `generate` takes a cache without layers for: it would read all tokens again."""
         return [False]
-
-    @property
-    def is_croppable(self) -> bool:
-        """Always true."""
-        return True
 
 
 def begin_steps(

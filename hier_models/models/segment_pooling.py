@@ -84,7 +84,7 @@ def segment_of_units(exists: torch.Tensor, segments: Segments, stride: int) -> t
     first = exists.int().argmax(dim=1, keepdim=True)
     place = (torch.arange(exists.shape[1], device=exists.device) - first).clamp(min=0)
     numbered = torch.arange(segments.exists.shape[1], device=exists.device)
-    last = (segments.exists * numbered).amax(dim=1, keepdim=True)
+    last = (segments.exists.to(exists.device) * numbered).amax(dim=1, keepdim=True)
     return torch.minimum(place // stride, last)
 
 

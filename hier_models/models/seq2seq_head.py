@@ -172,4 +172,4 @@ def _copy(
             f"shape {tuple(source_ids.shape)}."
         )
     device = logits.device
-    return mix_log_probabilities(logits, gate, copy_attentions.to(device), source_ids.to(device))
+    return mix_log_probabilities(logits, gate.to(device), copy_attentions.to(device), source_ids.to(device))

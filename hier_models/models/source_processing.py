@@ -15,12 +15,11 @@ from transformers.utils.hub import cached_file
 from .sentence_splitting import split_sentences
 from .source_text import given_input, read_parts, read_rows, read_running_texts, read_texts, read_turn
 from .summary_lengths import begin_with_lengths
-from .text_inputs import longest_text, without_special
+from .text_inputs import NO_PADDING, longest_text, without_special
 
 
 Place = tuple[int, int]  # first character, and the one after the last
 
-NO_PADDING = (False, None, "do_not_pad")
 
 # Per processor, kept out of it so that pickling, hashing and saving it do not change with use: the tokenizer's backend
 # and size with our copy of that backend; and what processors have warned of.

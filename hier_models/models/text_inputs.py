@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 
+NO_PADDING = (False, None, "do_not_pad")
 NO_LIMIT = 10**9  # tokens; a tokenizer without a limit says so with a huge number
 # Blanks, and behind a word, too, but not in get_item, _private or _not_, which are words.
 BLANK = re.compile(r"(?P<word>(?<!\w)_+[^\W_]\w*)|(?<!\w)_+|_+(?!\w)", re.ASCII)

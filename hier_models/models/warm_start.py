@@ -67,7 +67,7 @@ def begin_as_identity(model: PreTrainedModel, lacking: set[str]) -> tuple[str, .
                     'and load what was saved, or give `new_modules="random"`.'
                 )
             inside = tuple(f"{prefix}{began}." for began in module.begin_as_identity(new))
-            begun += [key for key in parameters if key in lacking and key.startswith(inside)] if inside else []
+            begun += [key for key in parameters if key in lacking and key.startswith(inside)]
     return tuple(dict.fromkeys(begun))
 
 

@@ -48,7 +48,7 @@ class RecurrentEncoder(nn.Module):
 
 
 class CharacterEncoder(nn.Module):
-    """A word's vector from its characters, however padded: Seo et al. 2016, section 2; Wang et al. 2017, 3.1."""
+    """A word's vector from its characters, padded behind: Seo et al. 2016, section 2; Wang et al. 2017, 3.1."""
 
     def __init__(self, config: HamReaderConfig):
         super().__init__()

@@ -17,6 +17,7 @@ from hier_models.models import (
     encoder_coarse_to_fine_lstm,
     modeling_coarse_to_fine_lstm,
 )
+from tests.cases import coarse_to_fine_config
 from tests.references import coarse_to_fine_lstm as reference
 
 
@@ -581,3 +582,11 @@ class TestBadInput:
     def test_configurations(self, fields, message):
         with pytest.raises(StrictDataclassClassValidationError, match=message):
             CoarseToFineLstmConfig(**fields)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
+def test_weights_of_any_precision_run_in_mixed_precision(dtype):
+    model = CoarseToFineLstmForConditionalGeneration(coarse_to_fine_config()).eval().to(dtype)
+    ids = torch.tensor([[5, 6, 7, 8]])
+    with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
+        assert model(input_ids=ids, labels=ids).loss.isfinite()

@@ -147,6 +147,9 @@ def test_characters_of_the_vocabulary(poems):
     assert in_vocabulary(poems)("\uf967")
     with pytest.raises(ValueError, match="`length` must be 5 or 7"):
         poems.line_rules(6)
+    for lines in ([*POEMS[0][:3], POEMS[0][3]], ["春风"]):
+        with pytest.raises(ValueError, match="must be at most three, of 5 or 7 characters"):
+            poems.line_rules(5, [lines], tones=True)
 
 
 def test_saved_and_loaded(poems, tmp_path):

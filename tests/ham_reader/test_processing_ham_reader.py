@@ -2,6 +2,7 @@
 
 import unicodedata
 
+import numpy as np
 import pytest
 import torch
 from transformers import AutoProcessor
@@ -95,6 +96,16 @@ def test_answers(processor):
     made = processor(QUESTION, CONTEXT, answers=answer, return_spans=True)
     words = words_of(CONTEXT, made["context_spans"])
     assert words[made["start_positions"] : made["end_positions"] + 1] == ["at", "four"]
+
+
+def test_answers_as_arrays(processor):
+    places = [CONTEXT.index("four"), CONTEXT.index("at four")]
+    answer = {"text": np.array(["four", "at four"]), "answer_start": np.array(places)}
+    assert processor(QUESTION, CONTEXT, answers=answer) == processor(
+        QUESTION, CONTEXT, answers={"text": ["four"], "answer_start": places[:1]}
+    )
+    none = {"text": np.array([]), "answer_start": np.array([])}
+    assert processor(QUESTION, CONTEXT, answers=none)["start_positions"] == -1
 
 
 def test_answers_within_words_take_the_words(processor):

@@ -7,6 +7,7 @@ from hier_models import HatBartConfig
 from hier_models.models import copy_mechanism, losses
 from hier_models.models.bart_body import copied_tokens
 from hier_models.models.copy_mechanism import mix_log_probabilities
+from hier_models.models.seq2seq_head import _copy
 
 
 SOURCES = {
@@ -110,3 +111,10 @@ def test_ends_are_not_copied(eos):
     expected = [[int(token not in (0, 1, *ends)) for token in ids[0].tolist()]]
     for mask in (None, torch.ones_like(ids)):
         assert copied_tokens(config, ids, mask, torch.zeros(1, 6, 4)).tolist() == expected
+
+
+def test_the_gate_may_be_on_another_device_than_the_head():
+    """As `device_map="auto"` puts them on two GPUs: what is tied is on the first, what comes last on the last."""
+    (logits, gate, scores), source_ids = make(SOURCES["each once"])
+    with torch.no_grad():
+        assert _copy(logits.to("meta"), gate, scores.softmax(dim=-1), source_ids).is_meta

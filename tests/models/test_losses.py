@@ -58,6 +58,11 @@ def test_the_number_of_items_may_be_on_another_device():
     assert loss.device == other.device == torch.device("cuda:1")
 
 
+def test_labels_may_be_of_32_bits():
+    logits, labels = make(torch.float32)
+    assert torch.equal(token_loss(logits, labels.int()), token_loss(logits, labels))
+
+
 def test_without_labels_it_is_what_cross_entropy_is():
     logits, labels = make(torch.float32)
     assert token_loss(logits, torch.full_like(labels, -100), None).isnan()

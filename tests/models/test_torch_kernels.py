@@ -6,7 +6,7 @@ from torch.utils.checkpoint import checkpoint
 
 from hier_models import HighlightTransformerConfig, HighlightTransformerModel
 from hier_models.models import flash_highlighting, highlight_attention, torch_kernels
-from hier_models.models.local_attention import local_attention
+from tests.cases import local_attention
 from tests.references.windowed_flash import windowed_flash
 
 

@@ -638,3 +638,8 @@ class TestWarningOfUnsplitTexts:
         assert caplog.text.count("has only one BOS marker") == int(warns)
         if warns:
             assert "AutoTokenizer" in caplog.text
+
+    def test_a_mask_for_each_pair_of_tokens_counts_none_twice(self, caplog):
+        ids = torch.tensor([[BOS, *[7] * 14, 2]])
+        find_bos_positions(ids, torch.ones(1, 1, 16, 16), BOS)
+        assert "BOS marker" not in caplog.text

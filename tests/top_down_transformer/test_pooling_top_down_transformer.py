@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hier_models.models.segment_pooling import Segments, align, pool
+from hier_models.models.segment_pooling import Segments, align, pool, segment_of_units
 from tests.references import top_down_transformer as reference
 
 
@@ -85,3 +85,10 @@ def test_overlap_costs_no_memory(kernel):
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
         pool(units, kernel, 24)
     assert sum(kept.values()) < states.untyped_storage().nbytes()
+
+
+def test_segments_may_be_on_another_device_than_units():
+    segments = Segments(torch.zeros(1, 2, 4), torch.ones(1, 2, dtype=torch.bool), None)
+    exists = torch.ones(1, 8, dtype=torch.bool)
+    assert segment_of_units(exists.to("meta"), segments, 4).is_meta
+    assert segment_of_units(exists, segments, 4).tolist() == [[0] * 4 + [1] * 4]
