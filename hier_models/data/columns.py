@@ -140,9 +140,12 @@ class Columns:
             )
             wanted = "give one kind at a time, or set it aside (--set-aside FILE, bad_lines='set_aside')"
             raise BadRecord(f"this file is {kinds}; {wanted}")
-        for name in (self.source, self.summary, self.phrases):
+        for name in (self.source, self.phrases):
             if name is not None:
                 get_column(row, name)
+        if self.summary is not None and self.summary not in row:
+            wanted = "summary_column='' reads no summaries"
+            raise BadRecord(f"column {self.summary!r} is missing; this record has {listing(list(row))}; {wanted}")
         source = _SOURCES[self.kind](self.source, _decoded(self.source, row[self.source]))
         document: dict[str, Any] = {self.kind: source}
         if self.summary is not None and self.several_references:

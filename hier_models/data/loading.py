@@ -248,12 +248,14 @@ def _format_of_files(
         for record in reversed(records):  # of each column the first value stays
             known |= record.row or {}
     for record in records:
-        # A first record may lack a column of the others; but what only they have must make no clear one doubtful.
-        for others in (known, {}):
+        found = []
+        for others in ({}, known):  # of which a first record may lack a column
             try:
-                return resolve(others | _row_of(record))
+                found.append(resolve(others | _row_of(record)))
             except ValueError as error:
                 problem = problem or type(error)(f"{record.file}:{record.line}: {error}")
+        if found:
+            return found[-1] if _says_no_other(found[0], found[-1]) else found[0]
         if bad_lines == "stop":
             break
     if problem is None:
@@ -261,6 +263,11 @@ def _format_of_files(
     if isinstance(problem, BadRecord):
         raise BadLineError(str(problem))
     raise problem
+
+
+def _says_no_other(own: RowFormat, fuller: RowFormat) -> bool:
+    """Whether one only fills in columns that the other does not know."""
+    return all(value in (None, getattr(fuller, name)) for name, value in vars(own).items())
 
 
 def _row_of(record: Record) -> dict[str, Any]:

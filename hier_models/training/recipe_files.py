@@ -183,8 +183,9 @@ def load_recipe(
         values["output_dir"] = os.path.join(values["output_dir"], variant, *of_seed)
     if seed is not None:
         values["seed"] = seed
-    # Else a loss that is no number would be logged as the one before.
-    values = {"logging_nan_inf_filter": False} | _direction(values) | _source_length(task, values) | values
+    # Else a loss that is no number would be logged as the one before; in float16 a step that has one is passed over.
+    logged = {"logging_nan_inf_filter": bool(values.get("fp16"))}
+    values = logged | _direction(values) | _source_length(task, values) | values
     try:
         return Recipe(*parser.parse_dict(values | _precision(values)))
     except RecipeError:

@@ -151,8 +151,7 @@ class LogAtCheckpoints(TrainerCallback):
     """Logs the loss before each checkpoint, which does not know the losses since the last entry of the log."""
 
     def on_step_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
-        if control.should_save and args.logging_strategy == "steps":
-            control.should_log = True
+        control.should_log = control.should_log or control.should_save
 
     on_epoch_end = on_step_end
 

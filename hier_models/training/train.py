@@ -175,6 +175,8 @@ def _train(recipe: Recipe, task: Task, deadline: float | None) -> dict[str, Any]
     generation_config = copy.deepcopy(getattr(model, "generation_config", None))  # encoders have none
     if trainer.is_world_process_zero():
         write_json(output_dir / RECIPE_FILE, {"recipe": recipe.as_dict(), "data": data})
+        if checkpoint is None:
+            (output_dir / "trainer_state.json").unlink(missing_ok=True)  # of one that diverged
     # With 1, the Trainer ends with the best checkpoint alone: if scoring then failed, training would go on from there.
     if keeps_one := arguments.load_best_model_at_end and arguments.save_total_limit == 1:
         arguments.save_total_limit = 2

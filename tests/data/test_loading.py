@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 from torch.utils.data import DataLoader
 
 from hier_models.data import BadLineError, LoadReport, load_documents, record_readers
+from hier_models.data.loading import load_rows
 from hier_models.data.record_readers import read_records
+from hier_models.data.task_rows import resolve_pairs
 
 
 ROWS = [{"id": f"d{i}", "article": f"Text {i}. It goes on — über.", "abstract": f"Summary {i}."} for i in range(5)]
@@ -177,9 +179,20 @@ def test_a_first_record_that_lacks_a_column(tmp_path):
                 load_documents(file, **columns)
             aside = {"bad_lines": "set_aside", "set_aside_file": tmp_path / f"{name}.aside"}
             assert load_documents(file, **columns, **aside)["summary"][:] == ["b"]
+    with pytest.raises(BadLineError, match="summary_column='' reads no summaries"):
+        load_documents(file.with_name("summary.jsonl"), phrases_column="phrases")
     rows = [{"text": "a"}, {"text": "b", "id": 1, "asked": "c"}, {"text": "d"}]
     documents = load_documents(write(tmp_path / "a.json", json.dumps(rows).encode()), query_column="asked")
     assert (documents["id"][:], documents["query"][:]) == (["", "1", ""], [None, "c", None])
+
+
+def test_what_one_record_has_more_changes_no_column_of_the_others(tmp_path):
+    rows = [{"text": f"a {number}", "doc_id": number} for number in range(9)]
+    file = write(tmp_path / "a.jsonl", as_json_lines([*rows, rows[0] | {"id": "z"}]))
+    assert load_documents(file)["id"][:] == [str(row["doc_id"]) for row in [*rows, rows[0]]]
+    pairs = [{"sentence": f"a {number}", "label": "x"} for number in range(9)]
+    file = write(tmp_path / "b.jsonl", as_json_lines([*pairs, pairs[0] | {"text": "z"}]))
+    assert load_rows(file, resolve_pairs)["text"][:] == [row["sentence"] for row in [*pairs, pairs[0]]]
 
 
 def test_a_column_of_others_makes_no_clear_one_doubtful(tmp_path):

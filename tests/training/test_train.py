@@ -124,7 +124,9 @@ def test_a_run_without_a_step_is_refused(values, tmp_path, changes):
     assert not list((tmp_path / "run").glob("*.safetensors"))
 
 
-@pytest.mark.parametrize("logging", [{}, {"logging_steps": 1}])
+@pytest.mark.parametrize(
+    "logging", [{}, {"logging_steps": 1}, {"logging_strategy": "no"}, {"logging_strategy": "epoch", "save_steps": 2}]
+)
 def test_a_run_that_diverges_says_so_and_saves_no_model(values, tmp_path, logging):
     values |= {"learning_rate": 1e30, "max_steps": 6, "save_strategy": "steps", "save_steps": 6, **logging}
     says = (
