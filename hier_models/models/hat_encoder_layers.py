@@ -132,9 +132,8 @@ class HatEncoderLayer(RobertaLayer):
 
     def __init__(self, config: HatEncoderConfig, layer_idx: int):
         super().__init__(config, layer_idx=layer_idx)
-        self.has_hierarchy = config.hierarchical_attention
         self.only_bos_query = config.hierarchical_queries == "bos"
-        if self.has_hierarchy:  # else it is RoBERTa's layer, in what it drops, too
+        if config.hierarchical_attention:  # else it is RoBERTa's layer, in what it drops, too
             self.hierarchical_attention = RobertaAttention(config, layer_idx=layer_idx, is_cross_attention=True)
             # With RoBERTa's random weights.
             self.attention.self.__class__ = HatEncoderSelfAttention
@@ -159,7 +158,7 @@ class HatEncoderLayer(RobertaLayer):
         """Attend to tokens, then to sentences if there are any, then feed forward: `(batch, tokens, hidden_size)`."""
         # Flash attention reads packed texts off `position_ids`, as in RoBERTa; sentences have none.
         hidden_states, _ = self.attention(hidden_states, attention_mask, position_ids=position_ids, **kwargs)
-        if sentences is not None and self.has_hierarchy:
+        if sentences is not None:
             hidden_states = self._attend_to_sentences(hidden_states, sentences, **kwargs)
         return apply_chunking_to_forward(
             self.feed_forward_chunk, self.chunk_size_feed_forward, self.seq_len_dim, hidden_states

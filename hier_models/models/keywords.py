@@ -264,11 +264,10 @@ class PoemKeywords:
         first.
         Source: HAM, section 5.2.
         """
-        runs = chinese_runs(text)
-        if not runs:
+        words = segment(text, self.unit)
+        if not words:
             raise ValueError(f"`text` must have Chinese characters to take keywords from, got {text[:60]!r}")
         # Sentences are no bounds: the window goes over them, as in TextRank.
-        words = [word for run in runs for word in segment(run, self.unit)]
         words = [word for word in words if word not in STOPWORDS]
         ranked = text_rank([[word for word in words if _says_something(word, self.unit)] or words])
         order = sorted(ranked, key=lambda word: (-round(ranked[word], 9), -self._scores.get(word, 0.0)))
