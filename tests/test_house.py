@@ -111,7 +111,7 @@ def test_a_look_for_a_module_leaves_its_registration_to_come():
 
 def test_public_names_are_sorted_and_unique():
     names = set(hier_models.__all__)
-    assert hier_models.__all__ == sorted(names, key=lambda name: (not name.isupper(), name))  # as Ruff has it
+    assert hier_models.__all__ == sorted(names)
 
 
 def test_unknown_name_is_an_attribute_error():

@@ -269,11 +269,6 @@ class DataArguments:
         check_smallest("data", self, dict.fromkeys(parts, 1), "; leave it out to take all")
         others = ("max_source_length", "max_target_length", "shuffle_buffer", "num_proc")
         check_smallest("data", self, dict.fromkeys(others, 1))
-        for part in ("validation", "test"):
-            source, split = self.source_of(part)
-            if source is not None and source == self.train and split is not None and self.train_split is None:
-                wanted = f"give train_split too, or {part} a source of its own"
-                raise RecipeError(f"data: {part}_split={split!r} is of train, all of which is trained on; {wanted}")
 
     def source_of(self, part: str) -> tuple[str | None, str | None]:
         """Find where a part comes from."""

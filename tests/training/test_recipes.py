@@ -362,8 +362,6 @@ def test_both_names_of_gradient_checkpointing_work(tmp_path, name):
         ({"data": {"max_train_documents": 0}}, "data: max_train_documents must be at least 1, got 0; leave it out"),
         ({"data": {"max_test_documents": -1}}, "data: max_test_documents must be at least 1, got -1"),
         ({"data": {"max_source_length": 0}}, "data: max_source_length must be at least 1, got 0"),
-        ({"data": {"train": "a", "validation_split": "dev"}}, "all of which is trained on; give train_split too"),
-        ({"data": {"train": "a", "test": "a", "test_split": "t"}}, "test_split='t' .* or test a source of its own"),
         ({"run": {"total_train_batch_size": 0}}, "run: total_train_batch_size must be at least 1, got 0"),
         ({"generation": {"num_beams": 0}}, "generation: num_beams must be at least 1, got 0"),
         ({"generation": {"max_length": 1}}, "generation: max_length must be at least 2, got 1; the decoder's start"),

@@ -110,6 +110,13 @@ def weights(folder):
     return AutoModelForSeq2SeqLM.from_pretrained(folder).state_dict()
 
 
+def test_parts_of_what_is_trained_on_are_refused(values):
+    with pytest.raises(RecipeError, match="all of which is trained on; give train_split too"):
+        run_training(load_recipe(None, values | {"validation_split": "dev"}))
+    with pytest.raises(RecipeError, match=r"test_split='t' .* or test a source of its own"):
+        run_training(load_recipe(None, values | {"test": values["train"], "test_split": "t"}))
+
+
 @pytest.mark.parametrize(
     "changes",
     [

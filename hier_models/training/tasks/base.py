@@ -94,7 +94,12 @@ class Task(ABC):
             given.append("model: tokenizer_words")
         if given:
             raise RecipeError(f"{given[0]} means nothing to {self.recipe.run.task} (run: task); leave it out")
-        training = self.recipe.training
+        data, training = self.recipe.data, self.recipe.training
+        for part in ("validation", "test"):
+            source, split = data.source_of(part)
+            if source is not None and source == data.train and split is not None and data.train_split is None:
+                wanted = f"give train_split too, or {part} a source of its own"
+                raise RecipeError(f"data: {part}_split={split!r} is of train, all of which is trained on; {wanted}")
         metric = (training.metric_for_best_model or LOSS).removeprefix("eval_")
         if training.eval_strategy == "no" or metric == LOSS or self.metrics is None:
             return
