@@ -140,12 +140,9 @@ class Columns:
             )
             wanted = "give one kind at a time, or set it aside (--set-aside FILE, bad_lines='set_aside')"
             raise BadRecord(f"this file is {kinds}; {wanted}")
-        for name in (self.source, self.phrases):
+        for name in (self.source, self.summary, self.phrases):
             if name is not None:
-                get_column(row, name)
-        if self.summary is not None and self.summary not in row:
-            wanted = "summary_column='' reads no summaries"
-            raise BadRecord(f"column {self.summary!r} is missing; this record has {listing(list(row))}; {wanted}")
+                get_column(row, name, "; summary_column='' reads no summaries" if name == self.summary else "")
         source = _SOURCES[self.kind](self.source, _decoded(self.source, row[self.source]))
         document: dict[str, Any] = {self.kind: source}
         if self.summary is not None and self.several_references:
@@ -485,10 +482,10 @@ def find_id(row: Mapping[str, Any]) -> str | None:
     return first_matching(list(row), ID_ALIASES)
 
 
-def get_column(row: Mapping[str, Any], name: str) -> Any:
+def get_column(row: Mapping[str, Any], name: str, advice: str = "") -> Any:
     """A record's value in a column, which has to be there."""
     if name not in row:
-        raise BadRecord(f"column {name!r} is missing; this record has {listing(list(row))}")
+        raise BadRecord(f"column {name!r} is missing; this record has {listing(list(row))}{advice}")
     return row[name]
 
 

@@ -249,7 +249,8 @@ def _format_of_files(
             known |= record.row or {}
     for record in records:
         found = []
-        for others in ({}, known):  # of which a first record may lack a column
+        lacking = known.keys() - (record.row or {}).keys()  # columns that only others have
+        for others in ({}, known) if lacking else ({},):
             try:
                 found.append(resolve(others | _row_of(record)))
             except ValueError as error:

@@ -186,6 +186,12 @@ def test_a_first_record_that_lacks_a_column(tmp_path):
     assert (documents["id"][:], documents["query"][:]) == (["", "1", ""], [None, "c", None])
 
 
+def test_what_is_said_of_columns_is_said_once(tmp_path, caplog):
+    rows = [{"text": "a", "summary": ["b", "c"]}, {"text": "d", "summary": ["e"]}]
+    load_documents(write(tmp_path / "a.jsonl", as_json_lines(rows)))
+    assert caplog.text.count("'summary' holds lists") == 1
+
+
 def test_what_one_record_has_more_changes_no_column_of_the_others(tmp_path):
     rows = [{"text": f"a {number}", "doc_id": number} for number in range(9)]
     file = write(tmp_path / "a.jsonl", as_json_lines([*rows, rows[0] | {"id": "z"}]))
