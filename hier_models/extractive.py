@@ -16,7 +16,7 @@ from .data.record_readers import KINDS
 from .inspection.copying import SourceText, source_text, words_of
 from .models.keywords import page_rank
 from .models.sentence_splitting import check_language, split_sentences
-from .pipelines.long_documents_hier import no_sentences, sentences_and_headings, sentences_first, worth_of
+from .pipelines.long_documents_hier import no_sentences, put_last, sentences_and_headings, worth_of
 from .pipelines.salience_hier import Words
 
 
@@ -123,8 +123,8 @@ class ExtractiveSummarizer:
             scores = textrank(words)
         elif self.method == "salience":
             sizes = [*map(len, words)]
-            scores = sentences_first(worth_of(sentences, parts.block_name, parts.blocks), list(sentences), sizes)
-            left_out, _ = no_sentences(list(sentences), sizes)
+            left_out, last = no_sentences(list(sentences), sizes)
+            scores = put_last(worth_of(sentences, parts.block_name, parts.blocks), last)
             scores[list(left_out)] = -np.inf  # headings, for which the last words would have room
         else:
             scores = tf_idf_sums(words, _stopwords(self.language))

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from transformers.trainer import TRAINER_STATE_NAME
 
 from ..inspection.pages import require_matplotlib
 from ..metrics.document_scores import CONFIDENCE, DRAWS, DocumentScores, paired_bootstrap
@@ -144,7 +145,7 @@ def _curve(folder: Path, run: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _history(folder: Path) -> list[dict[str, Any]]:
-    history: list[dict[str, Any]] = json.loads((folder / "trainer_state.json").read_text("utf-8"))["log_history"]
+    history: list[dict[str, Any]] = json.loads((folder / TRAINER_STATE_NAME).read_text("utf-8"))["log_history"]
     return history
 
 
@@ -156,7 +157,7 @@ def _losses(history: Sequence[Mapping[str, Any]]) -> dict[str, dict[int, float]]
 def _ended(folder: Path, variant: str, unfinished: set[int]) -> dict[int, dict[str, Any]]:
     """The curves of the runs that were ended because they diverged."""
     files = {seed: _folder(folder, variant, seed) for seed in sorted(unfinished)}
-    histories = {seed: _history(file) for seed, file in files.items() if (file / "trainer_state.json").is_file()}
+    histories = {seed: _history(file) for seed, file in files.items() if (file / TRAINER_STATE_NAME).is_file()}
     return {seed: _losses(history) for seed, history in histories.items() if not _is_sound(history)}
 
 

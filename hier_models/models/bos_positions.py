@@ -31,8 +31,10 @@ def find_bos_positions(
 ) -> torch.Tensor:  # input_ids (batch, source), attention_mask (batch, source)
     """Find the BOS markers; a text without any counts as one sentence from its first attended token on."""
     length = input_ids.shape[1]
+    if attention_mask is not None and attention_mask.dim() != 2:
+        attention_mask = None  # one for each pair of tokens leaves no token out
     is_bos = input_ids == bos_token_id  # (batch, source)
-    if attention_mask is not None and attention_mask.dim() == 2:
+    if attention_mask is not None:
         is_bos = is_bos & (attention_mask != 0)
     has_bos = is_bos.any(dim=1, keepdim=True)
     is_bos = is_bos | (~has_bos & (token_positions(input_ids, attention_mask) == 0))
@@ -42,8 +44,7 @@ def find_bos_positions(
         most = length  # An exported program has no data-dependent shapes; pass `bos_positions` for a smaller one.
     else:
         counts = is_bos.sum(dim=1)  # (batch,)
-        plain = None if attention_mask is None or attention_mask.dim() != 2 else attention_mask
-        tokens = length if plain is None else (plain != 0).sum(dim=1)
+        tokens = length if attention_mask is None else (attention_mask != 0).sum(dim=1)
         is_whole = (counts == 1) & torch.as_tensor(tokens >= MANY_TOKENS, device=counts.device)
         most, all_marked, any_whole = torch.stack([counts.max(), has_bos.all().long(), is_whole.any().long()]).tolist()
         if not all_marked or any_whole:

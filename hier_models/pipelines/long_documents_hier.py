@@ -133,7 +133,7 @@ def condense(
     else:
         worth = worth_of(sentences, {"turns": "turn", "documents": "article"}.get(name), numbers)
     if name in ("turns", "documents") and not query:
-        worth = sentences_first(worth, sentences, sizes)
+        worth = put_last(worth, no_sentences(sentences, sizes)[1])
     best = best_sentences(sentences, sizes, worth, room, no_choice.union(begins))
     kept = [(numbers[place], sentences[place].strip()) for place in sorted({*begins, *best})]
     if name == "text":
@@ -195,10 +195,9 @@ def no_sentences(sentences: list[str], sizes: list[int]) -> tuple[set[int], set[
     return places - ended, places - (ended & long)
 
 
-def sentences_first(worth: Any, sentences: list[str], sizes: list[int]) -> Any:
-    """Put what is no sentence, or says too little, behind all others: headings, "Yes.", what has no end."""
-    _, last = no_sentences(sentences, sizes)
-    worth[list(last)] -= worth.max(initial=0) - worth.min(initial=0) + 1
+def put_last(worth: Any, places: Collection[int]) -> Any:
+    """Put sentences behind all others, such as what says too little: headings, "Yes.", what has no end."""
+    worth[list(places)] -= worth.max(initial=0) - worth.min(initial=0) + 1
     return worth
 
 

@@ -14,6 +14,7 @@ import torch
 from transformers import PreTrainedModel, Trainer, TrainerCallback, TrainingArguments
 from transformers.integrations.deepspeed import unset_hf_deepspeed_config
 from transformers.modeling_layers import GradientCheckpointingLayer
+from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_callback import ExportableState
 
 from ..models.losses import cross_entropy
@@ -90,7 +91,7 @@ def _processes_of(folder: Path) -> int | None:
     """Read how many processes made a checkpoint: 0 if it does not say, None if one of them did not finish it."""
     try:
         # The first process writes this file last of its own.
-        state = json.loads((folder / "trainer_state.json").read_text(encoding="utf-8"))
+        state = json.loads((folder / TRAINER_STATE_NAME).read_text(encoding="utf-8"))
         entry = state.get("stateful_callbacks", {}).get(ProcessesInCheckpoint.__name__)
         processes = int(entry["args"]["processes"]) if entry else 0
     except (OSError, ValueError, KeyError, TypeError):

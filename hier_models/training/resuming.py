@@ -62,8 +62,7 @@ def checkpoint_to_resume(recipe: Recipe, output_dir: Path) -> str | None:
         with recipe.training.main_process_first(local=each, desc="deleting old checkpoints"):
             for folder in output_dir.glob("checkpoint-*"):
                 shutil.rmtree(folder, ignore_errors=True)
-            for name in (RESULTS_FILE, "trainer_state.json"):  # else they would be taken for those of this run
-                (output_dir / name).unlink(missing_ok=True)
+            (output_dir / RESULTS_FILE).unlink(missing_ok=True)  # else it would be taken for that of this run
         return None
     if asked and asked not in ("True", "true"):
         if not Path(asked).is_dir():

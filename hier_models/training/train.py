@@ -13,6 +13,7 @@ import torch
 from datasets import IterableDataset
 from transformers import PreTrainedModel, TrainerCallback, set_seed
 from transformers.integrations.integration_utils import get_reporting_integration_callbacks
+from transformers.trainer import TRAINER_STATE_NAME
 
 from ..locks import held
 from ..metrics.base import version_of
@@ -176,7 +177,7 @@ def _train(recipe: Recipe, task: Task, deadline: float | None) -> dict[str, Any]
     if trainer.is_world_process_zero():
         write_json(output_dir / RECIPE_FILE, {"recipe": recipe.as_dict(), "data": data})
         if checkpoint is None:
-            (output_dir / "trainer_state.json").unlink(missing_ok=True)  # of one that diverged
+            (output_dir / TRAINER_STATE_NAME).unlink(missing_ok=True)  # of one that diverged
     # With 1, the Trainer ends with the best checkpoint alone: if scoring then failed, training would go on from there.
     if keeps_one := arguments.load_best_model_at_end and arguments.save_total_limit == 1:
         arguments.save_total_limit = 2
