@@ -1,10 +1,11 @@
 """What is read of a long document: its beginning and what says the most of it, or what is asked for."""
 
+import math
 import re
 import textwrap
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache
 from itertools import accumulate, groupby, pairwise
 from operator import itemgetter
@@ -227,15 +228,36 @@ def shorten(name: str, value: Any, room: int, *how: Any, limit: int, length: Cal
     return read
 
 
-def parts_of(name: str, value: Any, number: int, count: Callable[[list[str]], list[int]], processor: Any) -> list[Any]:
-    """Cut a document into at most so many parts, about as long, between its sentences, turns or articles."""
+def parts_of(
+    name: str,
+    value: Any,
+    number: int,
+    count: Callable[[list[str]], list[int]],
+    processor: Any,
+    worth: Mapping[str, float] | None = None,
+) -> list[Any]:
+    """Cut a document into at most so many parts, about as long, between its sentences, turns or articles.
+
+    Where the worth of a text's sentences is known, a token counts by the exponential of twice that of its sentence: so
+    a page has more of its paragraphs where more is said.
+    """
     spans = sentence_spans(value, processor) if name == "text" else [(place, place + 1) for place in range(len(value))]
-    sizes = count([as_text(name, value[start:end], replace=True) for start, end in spans])
-    parts: dict[int, tuple[int, int]] = {}
-    for (start, end), size, until in zip(spans, sizes, accumulate(sizes), strict=True):
-        part = (2 * until - size) * number // (2 * sum(sizes))  # where its middle lies
+    texts = [as_text(name, value[start:end], replace=True) for start, end in spans]
+    sizes = [float(size) for size in count(texts)]
+    if worth:
+        least = min(worth.values())
+        sizes = [size * math.exp(2 * worth.get(text.strip(), least)) for text, size in zip(texts, sizes, strict=True)]
+    ends, parts = [*accumulate(sizes)], dict[int, tuple[int, int]]()
+    for (start, end), size, until in zip(spans, sizes, ends, strict=True):
+        part = int((until - size / 2) * number / ends[-1])  # where its middle lies
         parts[part] = (parts.get(part, (start, end))[0], end)
     return [value[start:end] for start, end in parts.values()] or [value]
+
+
+def worth_in(text: str, processor: Any) -> dict[str, float]:
+    """How much each sentence of a text is worth to a summary; of equal ones the first."""
+    sentences = [text[start:end].strip() for start, end in sentences_and_headings(text, processor)]
+    return dict(zip(reversed(sentences), reversed(salience(sentences).tolist()), strict=True))
 
 
 def page_of(

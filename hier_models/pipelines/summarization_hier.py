@@ -34,6 +34,7 @@ from .long_documents_hier import (
     sizes_of,
     tokens_of,
     with_query,
+    worth_in,
 )
 from .long_documents_hier import logger as long_documents_logger
 from .sources_hier import attended_sentences, document_sentences, plain_offsets, sources_of_tokens, summary_spans
@@ -371,12 +372,13 @@ class SummarizationPipeline(SummaryRules):
         """What each paragraph of a page is made of, in their order."""
         number = min(paragraphs, -(-tokens // PART))
         room = number * min(PART, limit or PART)
+        worth = worth_in(value, self.processor) if name == "text" and number > 1 else None
         if tokens > room:
             value = condense(name, value, room, self._sizes, self.processor)
         elif name == "text":
             value = only_sentences(value, self._sizes, self.processor)
         parts = []
-        for read in parts_of(name, value, number, self._sizes, self.processor):
+        for read in parts_of(name, value, number, self._sizes, self.processor, worth):
             part = self._encoded(name, read, limit)
             if limit is not None and tokens_of(part) > limit:  # one article or turn, or a text without stops
                 part = self._condensed(name, read, part, limit, None, None)

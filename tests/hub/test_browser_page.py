@@ -445,10 +445,11 @@ def test_a_page_has_the_sentences_of_pythons(in_node, mini):
     assert [tokenizer.decode(page) for page in found[:2]] == ["bees fly.", "bees fly far and"]
 
 
-@pytest.mark.parametrize("room", [60, 120, 200])
-def test_the_best_sentences_are_those_of_python(in_node, mini, room):
+@pytest.mark.parametrize("room", [60, 120, 201])
+def test_the_best_sentences_and_parts_are_those_of_python(in_node, mini, room):
     _, processor = mini
     sizes_of = partial(long_documents_hier.sizes_of, processor.tokenizer)
+    worth = long_documents_hier.worth_in
     text = "\n\n".join(
         [
             *PARAGRAPHS,
@@ -462,12 +463,21 @@ def test_the_best_sentences_are_those_of_python(in_node, mini, room):
     )
     code = """(() => {
         const tokenizer = new own.Tokenizer(JSON.parse(given.tokenizer));
-        return new own.Summarizer(null, {}, tokenizer, given.settings).condensed(given.text, given.room);
+        const summarizer = new own.Summarizer(null, {}, tokenizer, given.settings);
+        return [given.text, "Bees fly. " + given.text.slice(0, 1500)].map((text) => {
+            const tokens = summarizer.size(text);
+            return [summarizer.condensed(text, given.room), summarizer.read(text, tokens, true).parts];
+        });
     })()"""
     tokenizer, settings = processor.tokenizer.backend_tokenizer.to_str(), browser_page._settings(*mini)
+    settings |= {"part": room // 3, "paragraphs": 3}
     found = in_node(code, settings=settings, tokenizer=tokenizer, text=text, room=room)
-    assert found == long_documents_hier.condense("text", text, room, sizes_of, processor)
-    assert room / 2 < sum(sizes_of([found])) <= room
+    for (read, parts), whole in zip(found, (text, f"Bees fly. {text[:1500]}"), strict=True):
+        assert read == long_documents_hier.condense("text", whole, room, sizes_of, processor)
+        assert room / 2 < sum(sizes_of([read])) <= room
+        assert parts == long_documents_hier.parts_of("text", read, 3, sizes_of, processor, worth(whole, processor))
+        if whole == text and room > 60:
+            assert parts != long_documents_hier.parts_of("text", read, 3, sizes_of, processor)
 
 
 def test_the_scripts_are_of_this_version():

@@ -18,7 +18,9 @@ from hier_models.pipelines.long_documents_hier import (
     page_of,
     parts_of,
     sentences_and_headings,
+    worth_in,
 )
+from hier_models.pipelines.salience_hier import salience
 from hier_models.pipelines.written_form_hier import restore_written_form
 from tests.conftest import DOCUMENTS, TURNS
 
@@ -395,7 +397,7 @@ def test_a_page_is_the_short_summaries_of_its_parts(pages):
     one = {"max_new_tokens": 12, "num_beams": 1, "return_tensors": True}
     text = " ".join(f"Bee number {number} flies far." for number in range(12))
     read = condense("text", text, 3 * 40, pages._sizes, pages.processor)
-    parts = parts_of("text", read, 3, pages._sizes, pages.processor)
+    parts = parts_of("text", read, 3, pages._sizes, pages.processor, worth_in(text, pages.processor))
     assert len(parts) == 3
     written = [pages(part, length="short", **one)[0]["summary_token_ids"].tolist() for part in parts]
     special = pages.tokenizer.all_special_ids
@@ -549,6 +551,19 @@ def test_parts_of_a_document(number):
         joined = " ".join(parts) if name == "text" else [item for part in parts for item in part]
         assert joined == value
     assert parts_of("text", "", number, count, None) == [""]
+
+
+def test_the_best_sentences_of_a_text_have_more_parts():
+    sentences = [f"Bee number {place} flies away." for place in range(8)]
+    text, sizes = " ".join(sentences), lambda texts: [1] * len(texts)
+    assert [len(part.split(". ")) for part in parts_of("text", text, 4, sizes, None, {})] == [2, 2, 2, 2]
+    # A sentence that is better by 1 counts for 7.4; one that is not known, as the worst.
+    worth = dict.fromkeys(sentences[:7], 0.0) | {sentences[2]: 1.0}
+    parts = parts_of("text", text, 2, sizes, None, worth)
+    assert parts == [" ".join(sentences[:3]), " ".join(sentences[3:])]
+    assert parts_of("text", text, 2, sizes, None, dict.fromkeys(sentences, -2.0))[0] == " ".join(sentences[:4])
+    of_text = worth_in(f"A heading\n{text} {sentences[0]}", None)
+    assert [*map(of_text.get, sentences)] == [*salience(["A heading", *sentences, sentences[0]])[1:9]]
 
 
 def test_a_checkpoint_says_how_much_is_read_at_a_time(summarize, tiny_model):

@@ -279,14 +279,16 @@ function bestSentences(parts, worth, room, besides) {
   return kept.sort((a, b) => a - b);
 }
 
-/** Cut a text into at most so many parts, about as long, between its sentences. */
-function partsOf(split, text, number, count) {
-  const spans = split(text), sizes = spans.map((span) => count(text.slice(...span))), parts = new Map();
+/** Cut a text into at most so many parts between its sentences, about as long; a token of a better sentence counts for more. */
+function partsOf(split, text, number, count, worth) {
+  const least = [...worth.values()].reduce((low, own) => Math.min(low, own), Infinity);
+  const size = (sentence) => count(sentence) * Math.exp(2 * (worth.get(sentence.trim()) ?? least));
+  const spans = split(text), sizes = spans.map((span) => size(text.slice(...span))), parts = new Map();
   const total = sizes.reduce((sum, size) => sum + size, 0);
   let until = 0;
   spans.forEach(([start, end], n) => {
     until += sizes[n];
-    const part = Math.floor((2 * until - sizes[n]) * number / (2 * total)); // where its middle lies
+    const part = Math.floor((until - sizes[n] / 2) * number / total); // where its middle lies
     parts.set(part, [parts.get(part)?.[0] ?? start, end]);
   });
   return parts.size ? [...parts.values()].map((span) => text.slice(...span)) : [text];
@@ -577,12 +579,20 @@ export class Summarizer {
   /** A text without headings and lists. */
   prose(text) { return onlySentences(apart(this.sentences(text), text), text, this.size); }
 
+  /** How much each sentence of a text is worth to a summary; of equal ones the first. */
+  worth(text) {
+    const own = apart(this.sentences(text), text).map((span) => text.slice(...span).trim());
+    const found = salience(own, this.settings.salience, this.common);
+    return new Map(own.map((sentence, n) => [sentence, found[n]]).reverse());
+  }
+
   /** What is read of a text, which has so many tokens: as one, or in parts for the paragraphs of a page. */
   read(text, tokens, isPage) {
     const { max_source_length: limit, part, paragraphs } = this.settings;
     if (isPage) {
       const number = Math.min(paragraphs, Math.ceil(tokens / part)), room = number * Math.min(part, limit);
-      return { room, parts: partsOf(this.sentences, tokens > room ? this.condensed(text, room) : this.prose(text), number, this.size) };
+      const read = tokens > room ? this.condensed(text, room) : this.prose(text);
+      return { room, parts: partsOf(this.sentences, read, number, this.size, this.worth(text)) };
     }
     let whole = tokens <= limit && this.settings.only_sentences ? this.prose(text) : text;
     for (let size = tokens, room = limit - 2; size > limit && room > 0; room = Math.min(room - 1, Math.floor(room * limit / size))) {
