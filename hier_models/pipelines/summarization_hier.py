@@ -66,7 +66,8 @@ class SummarizationPipeline(SummaryRules):
     Models that know lengths (their tokenizer has `[line]`, `[short]` and `[long]`, as that of `mini`) write a line, a
     paragraph or a page: `length`. What writes no good page in one go, as `mini`, says so in its config, with
     `task_specific_params = {"summarization": {"paragraphs": 4}}`: a page is then the short summaries of at most that
-    many parts of the document, with a `query` one. `truncation` and `return_copied` have it written in one go.
+    many parts of the document, shorter ones where more is said; with a `query` of one. `truncation` and
+    `return_copied` have it written in one go.
 
     Models with a processor that knows phrases (Highlight-Transformer) read the key phrases that it finds, or
     `phrases`, for all documents of a call, or for one as its entry "phrases".
